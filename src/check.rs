@@ -50,7 +50,8 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let mut mistakes = Vec::new();
     let (name, text) = match &arguments.file {
         Some(path) => {
-            // Files that cannot be used are left out by the server. What is in the others is checked.
+            // Files that cannot be used are left out by the server. What is in the others is
+            // checked.
             let (usable, found) = config_file::read_checked(path, &defaults);
             let is_of_use = |text: &Vec<u8>| {
                 found.is_empty()
@@ -63,7 +64,8 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         None => {
             if io::stdin().is_terminal() {
                 eprintln!(
-                    "howdah: reading the configuration from standard input; to check a file: howdah check FILE"
+                    "howdah: reading the configuration from standard input; to check a file: \
+                     howdah check FILE"
                 );
             }
             let mut text = Vec::new();
@@ -80,9 +82,10 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         ..Findings::default()
     };
     for Advice { path, message, is_note } in advise(&config) {
-        match is_note {
-            true => findings.note(format_args!("{path}: {message}")),
-            false => findings.warn(format_args!("{path}: {message}")),
+        if is_note {
+            findings.note(format_args!("{path}: {message}"))
+        } else {
+            findings.warn(format_args!("{path}: {message}"))
         }
     }
     for Advice { path, message, .. } in obstructed_listeners(&config) {
@@ -163,8 +166,8 @@ impl Findings {
         };
         if !rustix::process::geteuid().is_root() {
             self.notes.push(format!(
-                "files were looked at with the rights of the user \"{}\"; for a server that root starts, \
-                 such as a service, check as root: sudo howdah check",
+                "files were looked at with the rights of the user \"{}\"; for a server that root \
+                 starts, such as a service, check as root: sudo howdah check",
                 Credentials::current().name
             ));
         }
@@ -378,9 +381,12 @@ impl Findings {
             let spec = spec(application, Geometry::for_pool(1, 1));
             let found = check::application(&options, &spec, &mut starts);
             let path = place(application);
-            let line = |problem: Problem| match problem.key.is_empty() {
-                true => format!("{path}: {problem}"),
-                false => format!("{path}/{problem}"),
+            let line = |problem: Problem| {
+                if problem.key.is_empty() {
+                    format!("{path}: {problem}")
+                } else {
+                    format!("{path}/{problem}")
+                }
             };
             found.notes.into_iter().map(line).for_each(|note| self.note(note));
             found.warnings.into_iter().map(line).for_each(|warning| self.warn(warning));
@@ -415,8 +421,8 @@ impl Findings {
         }
     }
 
-    /// Checks a worker script and what it watches below another root directory, as this command sees
-    /// it: what is mounted there later is not known.
+    /// Checks a worker script and what it watches below another root directory, as this command
+    /// sees it: what is mounted there later is not known.
     fn worker_in(&mut self, directory: &Path, application: &Application) {
         let Some(worker) = &application.worker else { return };
         let Some(target) = application.targets.first() else { return };
@@ -446,17 +452,16 @@ fn named(path: &Path, result: io::Result<()>) -> Result<(), String> {
 /// Returns the reason why a file or directory cannot be served, if there is one.
 fn not_served(served: &RouterPath) -> Option<String> {
     let RouterPath { path, file, is_directory, symlinks } = served;
-    let found = match is_directory {
-        true => directory(file),
-        false => {
-            open_as_router(file).and_then(|file| file.metadata()).and_then(|found| {
-                match found.is_dir() {
-                    true if path.ends_with("/share") => Err(io::Error::other(SHARES_DIRECTORY)),
-                    true => Err(io::ErrorKind::IsADirectory.into()),
-                    false => Ok(()),
-                }
-            })
-        }
+    let found = if *is_directory {
+        directory(file)
+    } else {
+        open_as_router(file).and_then(|file| file.metadata()).and_then(|found| {
+            match found.is_dir() {
+                true if path.ends_with("/share") => Err(io::Error::other(SHARES_DIRECTORY)),
+                true => Err(io::ErrorKind::IsADirectory.into()),
+                false => Ok(()),
+            }
+        })
     };
     let user = Credentials::current().name;
     if let Err(error) = found {
@@ -486,8 +491,9 @@ const SHARES_DIRECTORY: &str =
 
 /// Checks a directory that need not be readable: its files can be served all the same.
 fn directory(path: &Path) -> io::Result<()> {
-    match fs::metadata(path.join("."))?.is_dir() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::NotADirectory.into()),
+    if fs::metadata(path.join("."))?.is_dir() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
     }
 }

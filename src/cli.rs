@@ -188,8 +188,8 @@ pub struct Serve {
     /// Number of PHP workers [default: chosen from processors and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub workers: Option<u32>,
-    /// Keep the application in memory between requests, if DIR has a script for that: Laravel Octane's,
-    /// or Symfony's runtime
+    /// Keep the application in memory between requests, if DIR has a script for that: Laravel
+    /// Octane's, or Symfony's runtime
     #[arg(long, conflicts_with = "config")]
     pub worker: bool,
     /// Do not read the .htaccess files of DIR [default: read as Apache does, if there are any]
@@ -209,8 +209,8 @@ pub struct Serve {
     /// Serve over https for development, with a certificate of a local authority
     #[arg(long, conflicts_with = "config")]
     pub tls: bool,
-    /// Serve this name over https with a certificate of Let's Encrypt, whose terms you agree to; may
-    /// be given several times. With --tls, a name in the local certificate
+    /// Serve this name over https with a certificate of Let's Encrypt, whose terms you agree to;
+    /// may be given several times. With --tls, a name in the local certificate
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     pub domain: Vec<String>,
     /// Contact address for the authority
@@ -219,8 +219,8 @@ pub struct Serve {
     /// Directory of another authority than Let's Encrypt (ACME)
     #[arg(long, value_name = "URL", requires = "domain")]
     pub acme: Option<String>,
-    /// For development: append the messages of mail() to this file, or send them to this server, such as
-    /// smtp://localhost:1025 [default: localhost:25]
+    /// For development: append the messages of mail() to this file, or send them to this server,
+    /// such as smtp://localhost:1025 [default: localhost:25]
     #[arg(long, value_name = "FILE|URL", conflicts_with = "config")]
     pub mail_to: Option<String>,
     #[command(flatten)]
@@ -228,8 +228,8 @@ pub struct Serve {
     /// Do not restrict the files and system calls of the router, and the files of the PHP of DIR
     #[arg(long)]
     pub no_sandbox: bool,
-    /// Start only if the whole configuration can be used, and refuse changes that cannot be used as a
-    /// whole [default: serve the rest, or the configuration that was good last]
+    /// Start only if the whole configuration can be used, and refuse changes that cannot be used as
+    /// a whole [default: serve the rest, or the configuration that was good last]
     #[arg(long)]
     pub strict: bool,
     /// Print the configuration that would be served, for --config, and serve nothing
@@ -280,8 +280,8 @@ pub fn parse() -> Command {
     command
 }
 
-/// Adds what to type instead of a directory or file without a command, of a command that does not exist, or of an option
-/// of another server.
+/// Adds what to type instead of a directory or file without a command, of a command that does not
+/// exist, or of an option of another server.
 fn advise(error: &mut clap::Error) {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && error.kind() == ErrorKind::UnknownArgument
@@ -310,10 +310,13 @@ fn advise(error: &mut clap::Error) {
         _ if path.is_file() => format!("to serve this configuration: howdah serve --config {word}"),
         "start" | "run" | "server" => "to start a server: howdah serve".to_owned(),
         "stop" | "quit" | "shutdown" | "kill" => {
-            "to stop a server, send QUIT to its process (kill -QUIT PID), or stop the service (systemctl stop howdah)"
+            "to stop a server, send QUIT to its process (kill -QUIT PID), or stop the service \
+             (systemctl stop howdah)"
                 .to_owned()
         }
-        "test" | "configtest" | "validate" => "to check a configuration: howdah check FILE".to_owned(),
+        "test" | "configtest" | "validate" => {
+            "to check a configuration: howdah check FILE".to_owned()
+        }
         _ => return,
     };
     // The nearest command by its letters would be misleading beside it.
@@ -325,17 +328,18 @@ fn advise(error: &mut clap::Error) {
 fn foreign_option(option: &str) -> Option<&'static str> {
     Some(match option {
         "--port" | "-p" | "--host" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {
-            "an address with its port is given as --listen 127.0.0.1:8080, or --listen '*:80' for all \
-             addresses"
+            "an address with its port is given as --listen 127.0.0.1:8080, or --listen '*:80' for \
+             all addresses"
         }
         "--root" | "--docroot" | "--document-root" | "-r" | "-t" => {
-            "the site's directory stands alone: howdah serve DIR; to check a configuration: howdah check \
-             FILE"
+            "the site's directory stands alone: howdah serve DIR; to check a configuration: \
+             howdah check FILE"
         }
         "--conf" | "-c" => "a configuration is given as --config FILE",
         "--cert" | "--key" | "--certificate" => {
-            "--domain NAME gets a certificate, --tls makes one for development; files of your own are \
-             named in a configuration: \"tls\": {\"certificate\": {\"chain\": FILE, \"key\": FILE}}"
+            "--domain NAME gets a certificate, --tls makes one for development; files of your own \
+             are named in a configuration: \"tls\": {\"certificate\": \
+             {\"chain\": FILE, \"key\": FILE}}"
         }
         "--processes" | "--max-children" | "--threads" => {
             "the number of PHP's processes is given as --workers N"

@@ -13,12 +13,12 @@ use howdah_supervisor::file_progress;
 use howdah_sys::{clock, regular_file};
 use serde_json::Value;
 
-/// Maximum length of a file, in bytes. The error of a document that is longer than a document may be names
-/// its place.
+/// Maximum length of a file, in bytes. The error of a document that is longer than a document may
+/// be names its place.
 const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
 
-/// Reads a configuration file, which may be a pipe without a name (`/dev/stdin`). The error has the path and, for
-/// common mistakes, what to do.
+/// Reads a configuration file, which may be a pipe without a name (`/dev/stdin`). The error has the
+/// path and, for common mistakes, what to do.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     file_progress(&path.display().to_string());
     // Its open would wait for a writer.
@@ -53,7 +53,8 @@ pub fn read_usable(
     Ok(read_leaving_out(path, defaults, former)?.0)
 }
 
-/// Reads a document as [`read_usable`] does. Returns it with the mistakes of the files that are left out.
+/// Reads a document as [`read_usable`] does. Returns it with the mistakes of the files that are
+/// left out.
 fn read_leaving_out(
     path: &Path,
     defaults: &Defaults,
@@ -72,15 +73,17 @@ fn read_leaving_out(
     })
 }
 
-/// Reads a document for a check: what the server would use of it, if anything, and the mistakes of all files as
-/// lines with the file and the place. Those of a document without files are left to the caller.
+/// Reads a document for a check: what the server would use of it, if anything, and the mistakes of
+/// all files as lines with the file and the place. Those of a document without files are left to
+/// the caller.
 pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<String>) {
     let problem = match read_document(path, defaults) {
         Ok(text) => return (Some(text), Vec::new()),
         Err(problem) => problem,
     };
     let mut mistakes: Vec<_> = problem.lines().map(str::to_owned).collect();
-    // A file that cannot be read hides the mistakes of others: the document is not complete without it.
+    // A file that cannot be read hides the mistakes of others: the document is not complete without
+    // it.
     let (usable, others) = match read_leaving_out(path, defaults, None) {
         Ok((text, others)) => (Some(text), others),
         Err(problem) => (None, problem.lines().map(str::to_owned).collect()),
@@ -93,9 +96,9 @@ pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<S
     (usable, mistakes)
 }
 
-/// Reads a document again of which files were left out. Returns the document that runs if none of them can be
-/// used by now. Other files that have changed keep the content that runs until a reload. Error: one can be used, but the
-/// document itself has changed, too.
+/// Reads a document again of which files were left out. Returns the document that runs if none of
+/// them can be used by now. Other files that have changed keep the content that runs until a
+/// reload. Error: one can be used, but the document itself has changed, too.
 pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result<Vec<u8>, String> {
     let text = read_usable(path, defaults, Some(running))?;
     let parse = |text: &[u8]| json::parse(text).map_err(|error| error.to_string());
@@ -132,8 +135,8 @@ pub fn may_have_left_out(document: &[u8]) -> bool {
     std::str::from_utf8(document).is_ok_and(|text| text.contains("\"left_out\""))
 }
 
-/// Reads a document with all files that it includes. The mistakes in several files are lines with the file and
-/// the line; that of a single one is left to the caller, who parses the text.
+/// Reads a document with all files that it includes. The mistakes in several files are lines with
+/// the file and the line; that of a single one is left to the caller, who parses the text.
 pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let text = read(path)?;
     let Some(expanded) = include::expand(&text, path, &Disk)? else { return Ok(text) };
@@ -143,7 +146,8 @@ pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String
     }
 }
 
-/// Reads the tables of a running document that are in files again. The error has the file and the line.
+/// Reads the tables of a running document that are in files again. The error has the file and the
+/// line.
 pub fn reread_tables(document: &[u8], defaults: &Defaults) -> Result<Vec<u8>, String> {
     let document = json::parse(document).map_err(|error| error.to_string())?;
     let expanded = include::expand_tables(document, &Disk)?;
@@ -158,8 +162,8 @@ pub fn may_have_tables(document: &[u8]) -> bool {
     std::str::from_utf8(document).is_ok_and(|text| text.contains("\"/variables/"))
 }
 
-/// Returns the files and directories on which the tables of a running document depend, and the files
-/// without which it was read.
+/// Returns the files and directories on which the tables of a running document depend, and the
+/// files without which it was read.
 pub fn watched(document: &[u8]) -> Vec<PathBuf> {
     let document = json::parse(document).unwrap_or_default();
     let mut files = include::watched_by_tables(&document, &Disk);

@@ -63,22 +63,23 @@ impl Temporary {
 pub fn state_problem(directory: &Path) -> Option<String> {
     let there = directory.ancestors().find(|path| path.exists())?;
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    let problem = match there.is_dir() {
-        true => accessat(CWD, there, wanted, AtFlags::EACCESS).err()?.to_string(),
-        false => "it is not a directory".to_owned(),
+    let problem = if there.is_dir() {
+        accessat(CWD, there, wanted, AtFlags::EACCESS).err()?.to_string()
+    } else {
+        "it is not a directory".to_owned()
     };
     Some(format!(
-        "the directory for the server's state, {}: the user \"{}\" cannot write to {} ({problem}), so \
-         no certificate and nothing that the control API is told can be kept; permit it or choose \
-         another directory with --state",
+        "the directory for the server's state, {}: the user \"{}\" cannot write to {} \
+         ({problem}), so no certificate and nothing that the control API is told can be kept; \
+         permit it or choose another directory with --state",
         directory.display(),
         Credentials::current().name,
         there.display()
     ))
 }
 
-/// Checks that the state directory was not written by a version of another format. Returns what to do if that
-/// is not known; with `strict` this is an error.
+/// Checks that the state directory was not written by a version of another format. Returns what to
+/// do if that is not known; with `strict` this is an error.
 pub fn check_format(directory: Option<&Path>, strict: bool) -> Result<Option<String>, String> {
     let Some(directory) = directory else { return Ok(None) };
     match state_format::check(directory) {
@@ -98,9 +99,10 @@ pub fn certificates(
 ) -> Result<Option<PathBuf>, String> {
     let listeners = config.map(|config| config.listeners.as_slice()).unwrap_or_default();
     let mut all = listeners.iter().filter_map(|listener| listener.tls.as_ref());
-    match state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
-        true => self::state(state, credentials::is_root()).map(Some),
-        false => Ok(None),
+    if state.is_some() || all.any(|tls| !tls.acme.is_empty()) {
+        self::state(state, credentials::is_root()).map(Some)
+    } else {
+        Ok(None)
     }
 }
 

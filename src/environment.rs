@@ -10,8 +10,8 @@ use howdah_sys::log::json::FORMAT_VARIABLE;
 
 use crate::cli::{Serve, log_level};
 
-/// Fills in options that the command line does not have. `variable` returns the value of a variable.
-/// The error names a variable with an invalid value.
+/// Fills in options that the command line does not have. `variable` returns the value of a
+/// variable. The error names a variable with an invalid value.
 pub fn apply(
     arguments: &mut Serve,
     variable: impl Fn(&str) -> Option<OsString>,

@@ -1,7 +1,7 @@
 //! `.htaccess` files of a site, for `serve` and `check`: where they are, and what they say.
 //!
-//! The files belong to the owner of the site. They are read with the rights of the user that serves them, and
-//! the number of directories and the size of files that are looked at have limits.
+//! The files belong to the owner of the site. They are read with the rights of the user that serves
+//! them, and the number of directories and the size of files that are looked at have limits.
 
 mod effects;
 mod explain;
@@ -26,8 +26,8 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Returns the number of files below a directory that the user can see; at least 1 if the search has ended before
-/// it was complete.
+/// Returns the number of files below a directory that the user can see; at least 1 if the search
+/// has ended before it was complete.
 pub fn count(root: &Path, user: Option<&Credentials>) -> Result<usize, String> {
     let count = || {
         let found = search::search(root, &Htaccess::default().file);
@@ -57,8 +57,8 @@ pub fn report(
     Ok(report)
 }
 
-/// Returns warnings about files that are not read and deny access, and notes about those that send requests to other
-/// files, as the user.
+/// Returns warnings about files that are not read and deny access, and notes about those that send
+/// requests to other files, as the user.
 pub fn unread(config: &Config, user: Option<&Credentials>) -> (Vec<String>, Vec<String>) {
     let find = || findings::unread(config);
     let failed = |error| format!("{}.htaccess files: {error}", findings::WARNING);

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::{Plain, without_numbers};
 
-/// Exit status of a server that fails to start again until somebody has acted (`EX_CONFIG` of sysexits.h).
-/// The units name it, so that systemd does not try again.
+/// Exit status of a server that fails to start again until somebody has acted (`EX_CONFIG` of
+/// sysexits.h). The units name it, so that systemd does not try again.
 const PERMANENT_FAILURE: u8 = 78;
 
 fn main() -> ExitCode {
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the reason of a failure to standard error, as a record if the log is in the journal or JSON.
+/// Writes the reason of a failure to standard error, as a record if the log is in the journal or
+/// JSON.
 fn report(problem: &str) {
     let problem = &*without_numbers(problem);
     match Log::standard_error() {

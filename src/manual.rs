@@ -8,8 +8,8 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// Writes `howdah.1`, `howdah-serve.1` and so on to a directory, which is created. The error names the file that
-/// cannot be written.
+/// Writes `howdah.1`, `howdah-serve.1` and so on to a directory, which is created. The error names
+/// the file that cannot be written.
 pub fn write(directory: &Path, command: Command) -> Result<(), String> {
     // Options of the root that clap adds by itself appear on no page: every page would repeat them.
     let mut command = command.disable_help_subcommand(true);
@@ -70,9 +70,10 @@ fn notes_section(notes: &str) -> Roff {
             is_table = !is_table;
             roff.control(if is_table { "nf" } else { "fi" }, []);
         }
-        match line.is_empty() {
-            true => roff.control("PP", []),
-            false => roff.text([roman(line)]),
+        if line.is_empty() {
+            roff.control("PP", [])
+        } else {
+            roff.text([roman(line)])
         };
     }
     if is_table {
@@ -93,13 +94,10 @@ fn files_section() -> Roff {
 fn see_also_section(is_root: bool) -> Roff {
     let mut roff = Roff::default();
     roff.control("SH", ["SEE ALSO"]);
-    match is_root {
-        true => roff.text([
-            roman("The page of each command, as in "),
-            bold("howdah-serve"),
-            roman("(1)."),
-        ]),
-        false => roff.text([bold("howdah"), roman("(1)")]),
+    if is_root {
+        roff.text([roman("The page of each command, as in "), bold("howdah-serve"), roman("(1).")])
+    } else {
+        roff.text([bold("howdah"), roman("(1)")])
     };
     roff.control("PP", []).text([
         roman("Documentation of the configuration, of PHP and of operations: "),

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use howdah_supervisor::{PhpProgram, UnusableProgram};
 
 /// Advice if no program is found.
-pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/howdah; install a package \
-                          howdah-phpX.Y, such as howdah-php8.2, or build it";
+pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/howdah; install a \
+                          package howdah-phpX.Y, such as howdah-php8.2, or build it";
 
 /// Advice if a program does not run and does not name what is missing.
 const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install libphp-embed)";
 
-/// Time within which a program must have started PHP and printed its version: a start waits for that.
+/// Time within which a program must have started PHP and printed its version: a start waits for
+/// that.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The programs that were found.
@@ -86,15 +87,16 @@ fn version_of(path: &Path) -> Result<String, String> {
     let output = output(Command::new(path).arg("--version").env_clear());
     let output = output.map_err(|error| error.to_string())?.ok_or_else(|| {
         format!(
-            "PHP has not started for {} s: an extension, or another file that its php.ini names, waits for a \
-             drive or another program; correct that, or remove it",
+            "PHP has not started for {} s: an extension, or another file that its php.ini names, \
+             waits for a drive or another program; correct that, or remove it",
             LIMIT.as_secs()
         )
     })?;
     match read_version(&String::from_utf8_lossy(&output.stdout)) {
         Some((php, OWN_VERSION)) if output.status.success() => Ok(php.to_owned()),
         Some((_, howdah)) if output.status.success() => Err(format!(
-            "it belongs to Howdah {howdah}, and this is {OWN_VERSION}; install both in the same version"
+            "it belongs to Howdah {howdah}, and this is {OWN_VERSION}; install both in the same \
+             version"
         )),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -114,7 +116,8 @@ fn version_of(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Runs a program to its end. Returns its output, which fits into a pipe; `None` if it takes too long.
+/// Runs a program to its end. Returns its output, which fits into a pipe; `None` if it takes too
+/// long.
 fn output(command: &mut Command) -> io::Result<Option<Output>> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut child, deadline) = (command.spawn()?, Instant::now() + LIMIT);
@@ -180,8 +183,8 @@ mod tests {
 
     #[test]
     fn the_advice_names_the_library_that_is_missing() {
-        let message = "/x/howdah-php8.4: error while loading shared libraries: libphp8.4.so: cannot \
-                       open shared object file: No such file or directory";
+        let message = "/x/howdah-php8.4: error while loading shared libraries: libphp8.4.so: \
+                       cannot open shared object file: No such file or directory";
         assert!(library_advice(message).contains("apt-get install libphp8.4-embed)"));
         for message in ["libxml2.so.2: cannot open", "", "libphp.so: cannot open"] {
             assert_eq!(library_advice(message), LIBRARY_ADVICE);

@@ -77,8 +77,8 @@ fn serve(
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
-    // One name for the document and its files, whatever the working directory becomes: what is kept of them is
-    // found by it.
+    // One name for the document and its files, whatever the working directory becomes: what is kept
+    // of them is found by it.
     if let Some(config) = &mut arguments.config {
         *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
     }
@@ -133,9 +133,9 @@ fn serve(
     let user_of_site = user.clone();
     if let (Some(user), None) = (&user, private_user) {
         warnings.push(format!(
-            "this namespace has no user id for the server alone, so scripts of applications that run \
-             as \"{}\", as the router does, could end the router; give applications other users, or \
-             make a user \"howdah\"",
+            "this namespace has no user id for the server alone, so scripts of applications that \
+             run as \"{}\", as the router does, could end the router; give applications other \
+             users, or make a user \"howdah\"",
             user.name
         ));
     }
@@ -166,9 +166,10 @@ fn serve(
         warnings,
         private_user,
         user,
-        grants: Some(match plan.site.is_some() || arguments.dir.is_some() {
-            true => Box::new(grants::derive_for_site),
-            false => Box::new(grants::derive),
+        grants: Some(if plan.site.is_some() || arguments.dir.is_some() {
+            Box::new(grants::derive_for_site)
+        } else {
+            Box::new(grants::derive)
         }),
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
@@ -225,10 +226,7 @@ fn serve(
         let lines = announcement(&plan.explanation, config.as_ref());
         // Standard output may be closed, which is not an error.
         options.on_serving = Some(Box::new(move |is_applied| {
-            let text = match is_applied {
-                true => lines.join("\n"),
-                false => NOTHING_SERVED.to_owned(),
-            };
+            let text = if is_applied { lines.join("\n") } else { NOTHING_SERVED.to_owned() };
             let _ = writeln!(std::io::stdout(), "{text}");
         }));
     }

@@ -1,7 +1,7 @@
 //! The access log.
 
-/// Hides the values of query arguments. Nothing but values is changed, hidden values stay hidden, and
-/// an argument that PHP reads by the name has no value left.
+/// Hides the values of query arguments. Nothing but values is changed, hidden values stay hidden,
+/// and an argument that PHP reads by the name has no value left.
 pub fn mask(input: &[u8]) {
     let names = ["token".to_owned()];
     let mut once = input.to_vec();

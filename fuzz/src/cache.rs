@@ -32,8 +32,8 @@ pub fn directives(input: &[u8]) {
     }
 }
 
-/// Whatever a file of a cache has: what is read is what would be written, and what has no valid checksum is
-/// nothing. A description that is accepted is the one that describes its response.
+/// Whatever a file of a cache has: what is read is what would be written, and what has no valid
+/// checksum is nothing. A description that is accepted is the one that describes its response.
 pub fn disk(input: &[u8]) {
     let bytes = input.get(1..).unwrap_or_default();
     match input.first().map(|kind| kind % 4) {
@@ -83,8 +83,8 @@ pub fn disk(input: &[u8]) {
     }
 }
 
-/// Text is in order and holds no include that is well-formed; what is between two texts is markup; addresses hold neither
-/// blanks nor control bytes, and lead to paths.
+/// Text is in order and holds no include that is well-formed; what is between two texts is markup;
+/// addresses hold neither blanks nor control bytes, and lead to paths.
 pub fn esi(input: &[u8]) {
     let Ok(segments) = esi_language::parse(input) else { return };
     let mut end = 0;

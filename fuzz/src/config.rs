@@ -257,7 +257,8 @@ fn name(variable: &Variable) -> String {
     }
 }
 
-/// First line: a prefix; second: a path. What is below a prefix and the prefix together are the path.
+/// First line: a prefix; second: a path. What is below a prefix and the prefix together are the
+/// path.
 pub fn prefix(input: &[u8]) {
     let (line, path) = split(input);
     let Some(prefix) = std::str::from_utf8(line).ok().and_then(Prefix::parse) else { return };
@@ -274,7 +275,8 @@ pub fn prefix(input: &[u8]) {
     }
 }
 
-/// First line: a rewrite, or an element of `try`. Whatever is behind its `?` is no part of the path.
+/// First line: a rewrite, or an element of `try`. Whatever is behind its `?` is no part of the
+/// path.
 pub fn rewrite(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let steps = json!([
@@ -341,8 +343,8 @@ pub fn expires(input: &[u8]) {
     assert_eq!(read(&format!(" {text} ")), Some(found));
 }
 
-/// First line: a path and an address; the rest: a database. Whatever its bytes are, a value is found in the
-/// same way each time, or the default.
+/// First line: a path and an address; the rest: a database. Whatever its bytes are, a value is
+/// found in the same way each time, or the default.
 pub fn geo_database(input: &[u8]) {
     let (line, bytes) = split(input);
     let Ok(line) = std::str::from_utf8(line) else { return };

@@ -1,12 +1,12 @@
 //! Fields that select files or parts of them, and names that are never sent.
 
 use howdah_files::conditional::{Conditions, Validators, Verdict};
-use howdah_http::etag::parse_entity_tags;
 use howdah_files::hidden::{has_dot_segment, is_php_source};
 use howdah_files::listing::Order;
-use howdah_http::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::encoding::{AcceptEncoding, Coding};
+use howdah_http::etag::parse_entity_tags;
 use howdah_http::message::Fields;
+use howdah_http::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::target::Target;
 use howdah_text::date::{http, parse_http};
 

@@ -19,7 +19,8 @@ use crate::split;
 /// Directory of the site.
 const ROOT: &[u8] = b"/site";
 
-/// A file that is taken has no directive that can break it later; an error names a line of the file.
+/// A file that is taken has no directive that can break it later; an error names a line of the
+/// file.
 pub fn parser(input: &[u8]) {
     let base = Base::default();
     let exists = |_: &[u8]| false;
@@ -52,8 +53,8 @@ pub fn expression(input: &[u8]) {
     answer(&text, b"", b"GET /b.txt?x=1", b"Host: a.example");
 }
 
-/// Whatever two files and a request say: the answer is a file or a script below the root, a page or an error,
-/// and no field of its head can break the head.
+/// Whatever two files and a request say: the answer is a file or a script below the root, a page or
+/// an error, and no field of its head can break the head.
 pub fn request(input: &[u8]) {
     let (root, rest) = split(input);
     let (sub, rest) = split(rest);

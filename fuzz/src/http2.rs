@@ -94,9 +94,10 @@ fn head(bytes: &[u8]) -> Option<(Piece<'_>, &[u8])> {
 
 /// The fields in a payload of HEADERS, without padding and priority.
 fn fields(payload: &[u8], flags: u8) -> Option<&[u8]> {
-    let (padding, rest) = match flags & 8 != 0 {
-        true => payload.split_first().map(|(length, rest)| (usize::from(*length), rest))?,
-        false => (0, payload),
+    let (padding, rest) = if flags & 8 != 0 {
+        payload.split_first().map(|(length, rest)| (usize::from(*length), rest))?
+    } else {
+        (0, payload)
     };
     let rest = if flags & 32 != 0 { rest.get(5..)? } else { rest };
     rest.get(..rest.len().checked_sub(padding)?)

@@ -1,10 +1,10 @@
 //! Mail of scripts.
 //!
-//! - Message: a command line of `sendmail` and a message. No recipient ends a command, the fields that
-//!   are sent read back as the same, without the secret ones, and no server, whatever it takes for a
-//!   line end, finds the end of the message in its text.
-//! - Conversation: lines of SMTP on standard input. Each message has recipients, and only commands that
-//!   were given.
+//! - Message: a command line of `sendmail` and a message. No recipient ends a command, the fields
+//!   that are sent read back as the same, without the secret ones, and no server, whatever it takes
+//!   for a line end, finds the end of the message in its text.
+//! - Conversation: lines of SMTP on standard input. Each message has recipients, and only commands
+//!   that were given.
 //! - Reply: what a mail server sends, whole and byte by byte.
 
 use howdah_mail::reply::{Extensions, Reply};

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes as Buffer;
+use howdah_cgi::head::ScriptHead;
+use howdah_cgi::head::{check, interim_fields};
+use howdah_cgi::params as cgi_params;
+use howdah_cgi::target::{Script, Target as PhpSite};
 use howdah_config::PhpTarget;
 use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, FieldBlock, Fields, Request};
 use howdah_http::spool::Spool;
 use howdah_http::target::Target;
-use howdah_cgi::params as cgi_params;
-use howdah_cgi::head::ScriptHead;
 use howdah_php_pool::pending::{Event, Next, PendingResponse};
-use howdah_cgi::head::{check, interim_fields};
-use howdah_cgi::target::{Script, Target as PhpSite};
 use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 use howdah_wire::request::{Params, RequestHeader, decode_params};
 

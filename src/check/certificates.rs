@@ -8,8 +8,8 @@ use howdah_control::validity;
 use howdah_text::date;
 use howdah_tls::{Untimely, Validity};
 
-/// Returns lines about certificates that are not valid at a time, or will soon not be, each with its path. `stored`
-/// returns a bundle of the certificate store.
+/// Returns lines about certificates that are not valid at a time, or will soon not be, each with
+/// its path. `stored` returns a bundle of the certificate store.
 pub(super) fn untimely(
     config: &Config,
     now: SystemTime,

@@ -36,8 +36,8 @@ impl LocalAddresses {
         let port = address.port();
         let all = if ip.is_ipv4() { "*".to_owned() } else { "[::]".to_owned() };
         Some(format!(
-            "no interface of this machine has the address {ip}; write \"{all}:{port}\" for all addresses, or one \
-             that `ip address` lists"
+            "no interface of this machine has the address {ip}; write \"{all}:{port}\" for all \
+             addresses, or one that `ip address` lists"
         ))
     }
 }
@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn the_addresses_of_interfaces_are_read() {
         let v4 = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     \
-                  |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n";
+                  |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link \
+                  BROADCAST\n";
         let v6 = "fe800000000000000000000000000001 02 40 20 80     eth0\n";
         let found: Vec<_> = addresses(v4, v6).iter().map(ToString::to_string).collect();
         assert_eq!(found, ["10.0.0.5", "fe80::1"]);

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Number of processes above one of a server that are looked at: the router is a child of the supervisor.
+/// Number of processes above one of a server that are looked at: the router is a child of the
+/// supervisor.
 const MAX_PARENTS: usize = 3;
 
 /// Returns true if a process belongs to a server that was started with this document.

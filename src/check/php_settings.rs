@@ -1,4 +1,5 @@
-//! Limits of the document and of PHP that contradict each other, and directories of sessions that sites share.
+//! Limits of the document and of PHP that contradict each other, and directories of sessions that
+//! sites share.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,8 +62,8 @@ pub(super) fn contradictions(config: &Config, settings: &Settings) -> Vec<(Strin
             directory => directory.to_owned(),
         };
         let message = format!(
-            "the applications {} have one user and keep their sessions in {directory}: a session of one is valid in \
-             the others; set session.save_path in \"options\"/\"admin\" of each",
+            "the applications {} have one user and keep their sessions in {directory}: a session \
+             of one is valid in the others; set session.save_path in \"options\"/\"admin\" of each",
             list(&names)
         );
         notes.0.push(("/applications".to_owned(), message, Vec::new()));
@@ -70,7 +71,8 @@ pub(super) fn contradictions(config: &Config, settings: &Settings) -> Vec<(Strin
     notes.lines()
 }
 
-/// Compares the limits of bodies: of the document, of PHP for all of a body, for a file, and for memory.
+/// Compares the limits of bodies: of the document, of PHP for all of a body, for a file, and for
+/// memory.
 fn uploads(
     config: &Config,
     application: &Application,
@@ -82,7 +84,8 @@ fn uploads(
         && file.bytes > post.bytes
     {
         let message = format!(
-            "files end at {post}, below {file}: PHP drops a body that is larger; raise post_max_size above it"
+            "files end at {post}, below {file}: PHP drops a body that is larger; raise \
+             post_max_size above it"
         );
         notes.add("/applications", application, message);
     }
@@ -90,7 +93,8 @@ fn uploads(
         && memory.bytes < post.bytes
     {
         let message = format!(
-            "{memory} is below {post}: a request whose body is no upload of files can fail for lack of memory"
+            "{memory} is below {post}: a request whose body is no upload of files can fail for \
+             lack of memory"
         );
         notes.add("/applications", application, message);
     }
@@ -115,8 +119,8 @@ fn uploads(
     }
 }
 
-/// Returns the limits of bodies of requests that an application gets, each with its key, and whether the document
-/// has it. A limit of an action that passes to routes is not followed.
+/// Returns the limits of bodies of requests that an application gets, each with its key, and
+/// whether the document has it. A limit of an action that passes to routes is not followed.
 fn limits(config: &Config, name: &str) -> Vec<(String, u64, bool)> {
     let default = || {
         let written = config.document.pointer("/settings/http/max_body_size").is_some();
@@ -171,8 +175,8 @@ fn address_space(application: &Application, values: &[(String, String)], notes: 
     if *limit < needed {
         let place = path(["applications", application.name.as_str(), "limits", "rlimits", "as"]);
         let message = format!(
-            "{} is too low: PHP maps about {}, OPcache and memory_limit included, and fails with less; \
-             \"limits\"/\"memory\" limits the memory that a process uses",
+            "{} is too low: PHP maps about {}, OPcache and memory_limit included, and fails with \
+             less; \"limits\"/\"memory\" limits the memory that a process uses",
             shown(*limit),
             shown(needed)
         );
@@ -180,7 +184,8 @@ fn address_space(application: &Application, values: &[(String, String)], notes: 
     }
 }
 
-/// Returns the settings with those of the `.user.ini` in the document root, unless the application locks them.
+/// Returns the settings with those of the `.user.ini` in the document root, unless the application
+/// locks them.
 fn with_user_ini(application: &Application, values: &[(String, String)]) -> Vec<(String, String)> {
     let mut values = values.to_vec();
     let name = values.iter().find(|(name, _)| name == "user_ini.filename");
@@ -202,8 +207,8 @@ fn with_user_ini(application: &Application, values: &[(String, String)]) -> Vec<
     values
 }
 
-/// Reads the settings of a file in the syntax of `php.ini`, as far as they are a word. A link, a long file, and what
-/// is no file are left out: it may belong to a customer.
+/// Reads the settings of a file in the syntax of `php.ini`, as far as they are a word. A link, a
+/// long file, and what is no file are left out: it may belong to a customer.
 fn settings_of(file: &Path) -> Vec<(String, String)> {
     let is_usable = |found: fs::Metadata| found.is_file() && found.len() <= MAX_USER_INI;
     if !fs::symlink_metadata(file).is_ok_and(is_usable) {

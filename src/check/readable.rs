@@ -12,8 +12,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 /// Maximum number of entries of a directory and those below that are looked at.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Looks at the directories that are served, as the user of this process. Returns a line, `PATH: PROBLEM`, for each
-/// with files that cannot be read. Names with a dot at the beginning are left out, and scripts, which others read.
+/// Looks at the directories that are served, as the user of this process. Returns a line, `PATH:
+/// PROBLEM`, for each with files that cannot be read. Names with a dot at the beginning are left
+/// out, and scripts, which others read.
 pub(super) fn unreadable(served: &[RouterPath]) -> String {
     let user = Credentials::current();
     let mut known = BTreeSet::new();
@@ -39,7 +40,8 @@ pub(super) fn unreadable(served: &[RouterPath]) -> String {
     lines
 }
 
-/// Returns the files and directories below a directory that cannot be read or entered. Links are not followed.
+/// Returns the files and directories below a directory that cannot be read or entered. Links are
+/// not followed.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let (mut waiting, mut found, mut entries) = (vec![directory.to_owned()], Vec::new(), 0);
     while let Some(directory) = waiting.pop() {
@@ -57,10 +59,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
             if is_hidden {
                 continue;
             } else if kind.is_dir() {
-                match may(Access::EXEC_OK) {
-                    true => waiting.push(path),
-                    false => found.push(path),
-                }
+                if may(Access::EXEC_OK) { waiting.push(path) } else { found.push(path) }
             } else if kind.is_file() && !is_script(&path) && !may(Access::READ_OK) {
                 found.push(path);
             }

@@ -23,9 +23,9 @@ pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, St
         {
             let link = link.display();
             let message = format!(
-                "opcache.preload and the document root lead through the link {link}: when it is changed to another \
-                 release, the preloaded code stays that of the old one, and requests can fail until howdah \
-                 reload"
+                "opcache.preload and the document root lead through the link {link}: when it is \
+                 changed to another release, the preloaded code stays that of the old one, and \
+                 requests can fail until howdah reload"
             );
             all.push((place("options"), message));
         }
@@ -35,8 +35,8 @@ pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, St
         {
             let link = link.display();
             let message = format!(
-                "the worker script is reached through the link {link}: when it is changed to another release, the \
-                 code of the old one runs on until howdah reload"
+                "the worker script is reached through the link {link}: when it is changed to \
+                 another release, the code of the old one runs on until howdah reload"
             );
             all.push((place("worker"), message));
         }

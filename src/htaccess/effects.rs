@@ -1,7 +1,8 @@
 //! Directives that had an effect on a request.
 //!
-//! A directive has none if the answer is the same without it. The directives are taken away one by one, from the
-//! last to the first: those that are left give the same answer as all of them, and none of them can be missed.
+//! A directive has none if the answer is the same without it. The directives are taken away one by
+//! one, from the last to the first: those that are left give the same answer as all of them, and
+//! none of them can be missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ const MAX_DIRECTIVES: usize = 3000;
 /// Lines that are left out of files.
 pub type Removed = BTreeMap<PathBuf, BTreeSet<u32>>;
 
-/// Returns the directives that had an effect, in the order of their files and lines; `None` if there are too many.
+/// Returns the directives that had an effect, in the order of their files and lines; `None` if
+/// there are too many.
 ///
 /// `answer` describes the answer to the request without some lines.
 pub fn effective(
@@ -40,7 +42,8 @@ pub fn effective(
     Some(effective)
 }
 
-/// Empties lines of a file, with the lines that they continue. Their numbers are those of their last parts.
+/// Empties lines of a file, with the lines that they continue. Their numbers are those of their
+/// last parts.
 pub fn without(bytes: &[u8], numbers: &BTreeSet<u32>) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     for &number in numbers {

@@ -72,9 +72,9 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
     lines.join("\n")
 }
 
-/// Returns lines about files that are not read, below document roots and shares without `htaccess`: one of
-/// [`WARNING`] for each that denies access, one of [`NOTE`] for each that sends requests to other files where the
-/// document sends none.
+/// Returns lines about files that are not read, below document roots and shares without `htaccess`:
+/// one of [`WARNING`] for each that denies access, one of [`NOTE`] for each that sends requests to
+/// other files where the document sends none.
 pub fn unread(config: &Config) -> String {
     let mut roots: Vec<_> = { config.applications.iter() }
         .filter(|application| !application.obeys_htaccess && application.isolation.rootfs.is_none())
@@ -95,16 +95,17 @@ pub fn unread(config: &Config) -> String {
             let file = file.display();
             if let Some(Line { number, text }) = review.denials.first() {
                 warnings.add(format_args!(
-                    "{file}: line {number} ({text}) denies access, but .htaccess files are not read here; set \
-                     \"htaccess\": true on the application or share, or deny access in the routes"
+                    "{file}: line {number} ({text}) denies access, but .htaccess files are not \
+                     read here; set \"htaccess\": true on the application or share, or deny \
+                     access in the routes"
                 ));
             } else if let Some(Line { number, text }) = review.rewrites.first()
                 && !falls_back.contains(root)
             {
                 notes.add(format_args!(
-                    "{file}: line {number} ({text}) sends requests to another file, but .htaccess files are not \
-                     read here; set \"htaccess\": true on the application or share, or write a \"fallback\" or \
-                     \"rewrite\" in the routes"
+                    "{file}: line {number} ({text}) sends requests to another file, but .htaccess \
+                     files are not read here; set \"htaccess\": true on the application or share, \
+                     or write a \"fallback\" or \"rewrite\" in the routes"
                 ));
             }
         }
@@ -113,7 +114,8 @@ pub fn unread(config: &Config) -> String {
     warnings.chain(notes.end(NOTE, "send requests to other files")).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the directories of shares with a `fallback`, and the document roots of applications with a `script`.
+/// Returns the directories of shares with a `fallback`, and the document roots of applications with
+/// a `script`.
 fn roots_with_fallback(config: &Config) -> HashSet<PathBuf> {
     let actions = config.actions().into_iter();
     let places: HashSet<_> = actions
@@ -139,9 +141,10 @@ struct Lines {
 
 impl Lines {
     fn add(&mut self, line: std::fmt::Arguments<'_>) {
-        match self.lines.len() < MAX_WARNINGS {
-            true => self.lines.push(one_line(&line.to_string())),
-            false => self.more += 1,
+        if self.lines.len() < MAX_WARNINGS {
+            self.lines.push(one_line(&line.to_string()))
+        } else {
+            self.more += 1
         }
     }
 
@@ -155,8 +158,9 @@ impl Lines {
     }
 }
 
-/// Returns true if a section that is not read is one of a module that the server does not have. One for servers
-/// without a module (`<IfModule !mod_authz_core.c>`) or of another version is meant for others.
+/// Returns true if a section that is not read is one of a module that the server does not have. One
+/// for servers without a module (`<IfModule !mod_authz_core.c>`) or of another version is meant for
+/// others.
 fn is_unread(section: &str) -> bool {
     let section = section.to_ascii_lowercase();
     !section.starts_with("<ifmodule !") && !section.starts_with("<ifversion")
@@ -179,7 +183,8 @@ fn foreign_handler(directive: &str) -> Option<String> {
     ))
 }
 
-/// Reads a file of the site below `root`. A link to a file of another user would show its owner what is in that.
+/// Reads a file of the site below `root`. A link to a file of another user would show its owner
+/// what is in that.
 fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, String> {
     let error = |error: std::io::Error| error.to_string();
     let root = fs::canonicalize(root).map_err(error)?;
@@ -194,8 +199,8 @@ fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, Str
     Ok(review(&bytes, file.as_os_str().as_bytes(), &directory, &base, &exists))
 }
 
-/// Returns a text without line breaks and other control characters, which names of files may have, and which would
-/// reach a terminal.
+/// Returns a text without line breaks and other control characters, which names of files may have,
+/// and which would reach a terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

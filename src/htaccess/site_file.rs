@@ -8,8 +8,9 @@ use std::path::Path;
 
 use howdah_sys::regular_file;
 
-/// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if it is root's, or its
-/// target has the same owner, who is not root: otherwise `.htaccess -> /etc/shadow` would show its owner what only root may read.
+/// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if it
+/// is root's, or its target has the same owner, who is not root: otherwise `.htaccess ->
+/// /etc/shadow` would show its owner what only root may read.
 ///
 /// # Errors
 ///
@@ -32,7 +33,8 @@ pub fn read(root: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true if a path in the site is a link of root to this file: only the administrator can have made it.
+/// Returns true if a path in the site is a link of root to this file: only the administrator can
+/// have made it.
 fn is_link_of_root(root: &Path, path: &Path, target: &Path) -> bool {
     let is_in_site =
         |directory: &Path| fs::canonicalize(directory).is_ok_and(|real| real.starts_with(root));

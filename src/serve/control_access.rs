@@ -19,8 +19,8 @@ fn check_control(address: &str) -> Result<(), String> {
         _ => "it is not an address",
     };
     Err(format!(
-        "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such as \
-         127.0.0.1:8000 or [::1]:8000"
+        "--control {address}: {advice}; write unix:PATH, or a loopback address with a port, such \
+         as 127.0.0.1:8000 or [::1]:8000"
     ))
 }
 
@@ -34,14 +34,15 @@ pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
         }
         (Some(address), None) => {
             check_control(address)?;
-            match needs_token(address) {
-                true => Err(format!(
+            if needs_token(address) {
+                Err(format!(
                     "--control {address}: every program of this machine could use the control API \
-                     there, also scripts of the sites; add {OPTION} FILE with a file that has a secret \
-                     and that only you can read, made with (umask 077; openssl rand -hex 32 > FILE), or \
-                     write unix:PATH, where the socket's permissions keep others out"
-                )),
-                false => Ok(None),
+                     there, also scripts of the sites; add {OPTION} FILE with a file that has a \
+                     secret and that only you can read, made with (umask 077; openssl rand -hex \
+                     32 > FILE), or write unix:PATH, where the socket's permissions keep others out"
+                ))
+            } else {
+                Ok(None)
             }
         }
         (Some(address), Some(path)) => {

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use howdah_sys::process::{self, Forked};
 
 /// Forks and returns in the child, which has no terminal, a descriptor. The parent waits until `ok`
-/// is written to it, calls `on_served` and exits with status 0; it exits with 1 if the descriptor is closed before.
+/// is written to it, calls `on_served` and exits with status 0; it exits with 1 if the descriptor
+/// is closed before.
 pub fn detach(on_served: impl FnOnce()) -> std::io::Result<OwnedFd> {
     let (wait, serving) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     if let Forked::Parent(_) = process::fork()? {

@@ -10,8 +10,8 @@ use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls};
 use howdah_wire::region::Geometry;
 
-/// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server. Errors as of
-/// [`derive`].
+/// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server.
+/// Errors as of [`derive`].
 pub fn derive_for_site(document: &[u8]) -> Result<Grants, String> {
     let mut grants = derive(document)?;
     for route in grants.mail.values_mut().filter(|route| !route.key.starts_with("applications/")) {

@@ -27,9 +27,9 @@ pub fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
-/// Returns the default addresses to listen on if the service manager has sockets for this process; `None` if
-/// others are the default. One of its sockets may be for IPv4 and IPv6, and the server may have no right to
-/// open one beside it.
+/// Returns the default addresses to listen on if the service manager has sockets for this process;
+/// `None` if others are the default. One of its sockets may be for IPv4 and IPv6, and the server
+/// may have no right to open one beside it.
 pub fn passed_addresses(arguments: &Serve, passed: &[InheritedSocket]) -> Option<Vec<String>> {
     let is_of_unit = |socket: &&InheritedSocket| socket.owner == Owner::ServiceManager;
     if arguments.tls || arguments.domain.is_empty() || !passed.iter().any(|s| is_of_unit(&s)) {
@@ -72,9 +72,10 @@ pub fn secure(document: &mut Value, arguments: &Serve, local: Option<&LocalCerti
     };
     let https = listeners.keys().find(|name| !is_plain(name)).and_then(|name| port(name));
     for (name, listener) in listeners {
-        match is_plain(name) {
-            true => listener["redirect_to_https"] = https.map_or(json!(true), |port| json!(port)),
-            false => listener["tls"] = tls.clone(),
+        if is_plain(name) {
+            listener["redirect_to_https"] = https.map_or(json!(true), |port| json!(port))
+        } else {
+            listener["tls"] = tls.clone()
         }
     }
 }
@@ -85,10 +86,7 @@ fn is_plain(address: &str) -> bool {
 }
 
 fn port(address: &str) -> Option<u16> {
-    match address.starts_with("unix:") {
-        true => None,
-        false => address.rsplit(':').next()?.parse().ok(),
-    }
+    if address.starts_with("unix:") { None } else { address.rsplit(':').next()?.parse().ok() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The document to start with if that at its source cannot be used: the one that was served last.
 //!
-//! A mistake in a document shows when the server is started again, perhaps by a reboot at night. What was
-//! served before is kept with the state, and is served again until somebody has corrected the document.
+//! A mistake in a document shows when the server is started again, perhaps by a reboot at night.
+//! What was served before is kept with the state, and is served again until somebody has corrected
+//! the document.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,7 +64,7 @@ fn explain(problem: &str, since: SystemTime) -> String {
     clock::iso_date(since.as_secs(), &mut date);
     let problem = problem.lines().collect::<Vec<_>>().join("; ");
     format!(
-        "{problem}; the document is refused, and the one that was served last (since {date}) is served \
-         again: correct it and run howdah reload"
+        "{problem}; the document is refused, and the one that was served last (since {date}) is \
+         served again: correct it and run howdah reload"
     )
 }

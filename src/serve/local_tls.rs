@@ -92,8 +92,8 @@ impl LocalCertificate {
                  /usr/local/share/ca-certificates/howdah-local.crt && sudo update-ca-certificates"
             ),
             format!(
-                "             Firefox: Settings, Certificates, Authorities, Import {authority}; Chrome: \
-                 certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n howdah-local -i {authority}"
+                "             Firefox: Settings, Certificates, Authorities, Import {authority}; \
+                 Chrome: certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n howdah-local -i {authority}"
             ),
         ]
     }

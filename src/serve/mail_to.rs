@@ -64,9 +64,10 @@ pub fn file(option: Option<&str>) -> Result<Option<OwnedFd>, String> {
         OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path);
     let file = file.map_err(|error| failed(error.to_string()))?;
     let kind = file.metadata().map_err(|error| failed(error.to_string()))?.file_type();
-    match kind.is_file() || kind.is_char_device() {
-        true => Ok(Some(file.into())),
-        false => Err(failed("is no file".to_owned())),
+    if kind.is_file() || kind.is_char_device() {
+        Ok(Some(file.into()))
+    } else {
+        Err(failed("is no file".to_owned()))
     }
 }
 

@@ -36,14 +36,16 @@ impl StartupPlan {
     pub const STORED: &str = "the stored configuration";
 
     /// Chooses the document: a file, the stored document, or one for a directory.
-    /// `former` is the document that was served before: files of it that cannot be used keep their content.
+    /// `former` is the document that was served before: files of it that cannot be used keep their
+    /// content.
     pub fn new(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String> {
         if let Some(path) = &arguments.config {
             let origin = path.display().to_string();
             let defaults = Defaults::of(arguments.unit);
-            let document = match arguments.strict || arguments.print_config {
-                true => config_file::read_document(path, &defaults)?,
-                false => config_file::read_usable(path, &defaults, former)?,
+            let document = if arguments.strict || arguments.print_config {
+                config_file::read_document(path, &defaults)?
+            } else {
+                config_file::read_usable(path, &defaults, former)?
             };
             let explanation = Vec::new();
             return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
@@ -58,17 +60,18 @@ impl StartupPlan {
         if arguments.worker && site.worker_script.is_none() {
             return Err(format!(
                 "--worker: {} has no worker script: neither that of Laravel Octane \
-                 (public/frankenphp-worker.php) nor Symfony's runtime for FrankenPHP (symfony/runtime \
-                 7.4, or runtime/frankenphp-symfony); for another one, name it in a configuration \
-                 (\"worker\")",
+                 (public/frankenphp-worker.php) nor Symfony's runtime for FrankenPHP \
+                 (symfony/runtime 7.4, or runtime/frankenphp-symfony); for another one, name it \
+                 in a configuration (\"worker\")",
                 directory.display()
             ));
         }
         site.is_resident = arguments.worker;
         let user = server_user::find(&arguments.common)?;
-        let files = match arguments.no_htaccess || arguments.worker {
-            true => 0,
-            false => htaccess::count(&site.root, user.as_ref())?,
+        let files = if arguments.no_htaccess || arguments.worker {
+            0
+        } else {
+            htaccess::count(&site.root, user.as_ref())?
         };
         site.obeys_htaccess = files > 0;
         for address in &arguments.listen {
@@ -84,10 +87,7 @@ impl StartupPlan {
             listen => listen.to_vec(),
         };
         let mut document = site.document(&listen, arguments.workers);
-        let local = match arguments.tls {
-            true => Some(StartupPlan::local(arguments)?),
-            false => None,
-        };
+        let local = if arguments.tls { Some(StartupPlan::local(arguments)?) } else { None };
         https::secure(&mut document, arguments, local.as_ref());
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         let mut explanation = site.explain();
@@ -103,7 +103,8 @@ impl StartupPlan {
                 _ => ("files are", "them"),
             };
             explanation.push(format!(
-                "rules: {files} .htaccess {files_are} read as by Apache; --no-htaccess leaves {them} out"
+                "rules: {files} .htaccess {files_are} read as by Apache; --no-htaccess leaves \
+                 {them} out"
             ));
         }
         if !arguments.no_sandbox {
@@ -118,13 +119,10 @@ impl StartupPlan {
         })
     }
 
-    /// Returns the document of the server that this one replaces. It may differ from its source: the
-    /// control API has changed it, or the source has changed since.
+    /// Returns the document of the server that this one replaces. It may differ from its source:
+    /// the control API has changed it, or the source has changed since.
     pub fn inherited(arguments: &Serve, old: &Predecessor) -> Result<StartupPlan, String> {
-        let local = match arguments.tls {
-            true => Some(StartupPlan::local(arguments)?),
-            false => None,
-        };
+        let local = if arguments.tls { Some(StartupPlan::local(arguments)?) } else { None };
         Ok(StartupPlan {
             document: old.document().to_vec(),
             origin: old.origin().to_owned(),
@@ -162,9 +160,9 @@ impl StartupPlan {
         })
     }
 
-    /// Parses the document. `None`: the stored document is not valid. The server then starts without a
-    /// configuration and reports that. Error: a document of another source is not valid, or a newer
-    /// version has stored it.
+    /// Parses the document. `None`: the stored document is not valid. The server then starts
+    /// without a configuration and reports that. Error: a document of another source is not valid,
+    /// or a newer version has stored it.
     pub fn config(&self, arguments: &Serve) -> Result<Option<Config>, String> {
         match self.valid_config(arguments) {
             Err(error) if keeps_document(arguments) => {
@@ -177,7 +175,8 @@ impl StartupPlan {
                 }
                 let file = state.map(supervisor::stored_document).unwrap_or_default();
                 eprintln!(
-                    "howdah: {}; restore {} from a backup, or send a configuration to the control API",
+                    "howdah: {}; restore {} from a backup, or send a configuration to the control \
+                     API",
                     Plain(error),
                     file.display()
                 );
@@ -215,8 +214,8 @@ impl StartupPlan {
     }
 }
 
-/// Names the user and group of the command line in the applications without one: a server that is started
-/// with the document may be another user.
+/// Names the user and group of the command line in the applications without one: a server that is
+/// started with the document may be another user.
 fn name_user(document: &mut Value, options: &CommonOptions) {
     let Some(user) = &options.user else { return };
     let applications = document.get_mut("applications").and_then(Value::as_object_mut);
@@ -248,13 +247,14 @@ pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
         },
         has_left_out: config_file::may_have_left_out,
         watched: config_file::watched,
-        read: Box::new(move |document| match config_file::may_have_left_out(document) {
-            true => {
+        read: Box::new(move |document| {
+            if config_file::may_have_left_out(document) {
                 let read = config_file::read_left_out(&config, &defaults, document)?;
                 let is_same = read == document && config_file::may_have_tables(document);
                 if is_same { config_file::reread_tables(document, &defaults) } else { Ok(read) }
+            } else {
+                config_file::reread_tables(document, &defaults)
             }
-            false => config_file::reread_tables(document, &defaults),
         }),
     })
 }

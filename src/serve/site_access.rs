@@ -28,8 +28,8 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     }
 }
 
-/// Returns a line for each front file of a site (its front controller, and index files) that `user` may not read: requests
-/// for it would be answered with 403.
+/// Returns a line for each front file of a site (its front controller, and index files) that `user`
+/// may not read: requests for it would be answered with 403.
 pub fn unreadable_front(config: &Config, user: &Credentials) -> Vec<String> {
     let scripts = config.applications.iter().flat_map(|application| &application.targets);
     let scripts = scripts.map(|target| match &target.script {

@@ -9,9 +9,12 @@ use super::origin::{ask, cached, get, is_hit, origin, page, response};
 /// and these fields.
 fn left_after(method: &str, target: &str, asked: &str, status: &str, fields: &str) -> [bool; 3] {
     let (own, status, fields) = (method.to_owned(), status.to_owned(), lines(fields));
-    let origin = origin(move |head, _| match head.starts_with("GET") {
-        false if head.starts_with(&own) => response(&status, &fields, ""),
-        _ => page("Cache-Control: max-age=600\r\n", "x"),
+    let origin = origin(move |head, _| {
+        if head.starts_with(&own) && !head.starts_with("GET") {
+            response(&status, &fields, "")
+        } else {
+            page("Cache-Control: max-age=600\r\n", "x")
+        }
     });
     let server = cached(&origin, json!({}));
     let targets = ["/", "/b", "/d/c"];

@@ -331,10 +331,8 @@ impl LogFile {
                     let name = &self.name;
                     log.write(Level::Notice, format_args!("access log {name} takes lines again"));
                 }
-                match written < parts.iter().map(|part| part.len()).sum() {
-                    true => Attempt::Lost, // in part
-                    false => Attempt::Sent,
-                }
+                let is_whole = written >= parts.iter().map(|part| part.len()).sum();
+                if is_whole { Attempt::Sent } else { Attempt::Lost }
             }
             Err(Errno::MSGSIZE) => Attempt::Lost,
             // The server is slow. That is usual for a moment, and reported if lines are lost.

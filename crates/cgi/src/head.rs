@@ -24,7 +24,8 @@ const DROPPED_FIELDS: [&str; 10] = [
     "upgrade",
 ];
 
-/// Maximum number of variables that are taken from a head. The worker's shim sends at most 4,096 bytes.
+/// Maximum number of variables that are taken from a head. The worker's shim sends at most 4,096
+/// bytes.
 const MAX_VARIABLES: usize = 512;
 
 /// Status and header lines of a script's response, not checked yet.

@@ -1,7 +1,7 @@
 //! CGI: what a script learns of a request, and what its response says.
 //!
-//! [`target`] selects the script for a request, [`params`] writes its parameters, [`head`] checks the lines of its
-//! response. PHP's workers and FastCGI servers use the same.
+//! [`target`] selects the script for a request, [`params`] writes its parameters, [`head`] checks
+//! the lines of its response. PHP's workers and FastCGI servers use the same.
 #![forbid(unsafe_code)]
 
 mod fpm_settings;

@@ -20,8 +20,8 @@ use crate::target::{Directives, Script};
 /// Default value of `SERVER_SOFTWARE`.
 pub const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
-/// Default value of `SERVER_SOFTWARE` for an application with `.htaccess` files. Applications that write such
-/// files, such as WordPress, do so only if it contains `Apache`.
+/// Default value of `SERVER_SOFTWARE` for an application with `.htaccess` files. Applications that
+/// write such files, such as WordPress, do so only if it contains `Apache`.
 pub const APACHE_SOFTWARE: &str =
     concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)");
 
@@ -137,8 +137,8 @@ fn write_standard(
     write_fields(params, request);
 }
 
-/// Writes the parameters of a request to a site with `.htaccess` files: those of Apache's mod_php. What
-/// directives say is left out where CGI has a variable of that name.
+/// Writes the parameters of a request to a site with `.htaccess` files: those of Apache's mod_php.
+/// What directives say is left out where CGI has a variable of that name.
 fn write_as_apache(
     params: &mut Params,
     request: &Request,
@@ -250,8 +250,8 @@ pub fn write_fpm_settings(params: &mut Params, request: &Request, script: &Scrip
     }
 }
 
-/// Variables that directives cannot set. PHP-FPM takes the first two for settings, with the rights of the
-/// administrator, and the others for the length of the body and its role.
+/// Variables that directives cannot set. PHP-FPM takes the first two for settings, with the rights
+/// of the administrator, and the others for the length of the body and its role.
 const REFUSED_VARIABLES: [&[u8]; 4] =
     [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"CONTENT_LENGTH", b"FCGI_ROLE"];
 

@@ -240,9 +240,10 @@ pub struct TopArgs {
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "must be a number of seconds".to_owned())?;
-    match (0.1..=3600.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("must be from 0.1 to 3600".to_owned()),
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("must be from 0.1 to 3600".to_owned())
     }
 }
 
@@ -284,8 +285,8 @@ of it are out (0 with --tolerant).")]
 pub struct ReloadArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Restart all applications, too; otherwise only those with a changed part of the configuration,
-    /// php.ini, preload script or worker script
+    /// Restart all applications, too; otherwise only those with a changed part of the
+    /// configuration, php.ini, preload script or worker script
     #[arg(long)]
     pub restart: bool,
     /// Succeed also if parts of the configuration are out, as in the unit of systemd
@@ -339,8 +340,8 @@ pub struct WorkerCheckArgs {
     /// Name of the application [default: the only one in worker mode, or the only one]
     #[arg(long, value_name = "NAME")]
     pub application: Option<String>,
-    /// Worker script, relative to the root [default: that of the configuration, or the application's
-    /// script]
+    /// Worker script, relative to the root [default: that of the configuration, or the
+    /// application's script]
     #[arg(long)]
     pub script: Option<String>,
     /// Maximum number of pages
@@ -370,8 +371,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(RestartArgs),
-    /// Read the configuration again and restart applications of which something has changed, without
-    /// interrupting a request
+    /// Read the configuration again and restart applications of which something has changed,
+    /// without interrupting a request
     Reload(ReloadArgs),
     /// Replace the running server by the program file as it is now, without refusing a connection
     Upgrade(UpgradeArgs),

@@ -141,7 +141,8 @@ fn explain(url: &str, caches: &Named<CachedUrl>) -> String {
         }
         let Some(last) = &found.last_miss else { continue };
         text += &format!(
-            "The last request that cache \"{}\" did not answer was {} seconds ago, with status {}:\n  {}\n",
+            "The last request that cache \"{}\" did not answer was {} seconds ago, with status \
+             {}:\n  {}\n",
             printable(name),
             last.seconds,
             last.status,
@@ -155,9 +156,9 @@ fn explain(url: &str, caches: &Named<CachedUrl>) -> String {
         return text;
     }
     format!(
-        "Nothing is stored for {0}, and no request for it is remembered. Request it, with the same host and \
-         query, and try again. If there is still nothing, no action with \"cache\" answers it: the response \
-         has no field Cache-Status then.\n",
+        "Nothing is stored for {0}, and no request for it is remembered. Request it, with the \
+         same host and query, and try again. If there is still nothing, no action with \"cache\" \
+         answers it: the response has no field Cache-Status then.\n",
         printable(url)
     )
 }

@@ -90,8 +90,8 @@ impl Client {
         &self.address
     }
 
-    /// Connects, to check whether a server listens. Returns its process id, if the address is that of
-    /// a unix socket.
+    /// Connects, to check whether a server listens. Returns its process id, if the address is that
+    /// of a unix socket.
     pub(super) fn probe(&self) -> io::Result<Option<u32>> {
         match &self.endpoint {
             Endpoint::Unix(address) => Ok(listener(&connect_unix(address)?)),
@@ -163,7 +163,8 @@ impl Client {
         let unreachable = |error: io::Error| {
             let advice = match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    "no server answers there; start it with --control ADDRESS, and name the same here"
+                    "no server answers there; start it with --control ADDRESS, and name the same \
+                     here"
                 }
                 io::ErrorKind::PermissionDenied => {
                     "permission denied; the control API belongs to the user who started the server"
@@ -196,21 +197,22 @@ impl Client {
         let stopped = server.filter(|pid| process_tree::state_of(*pid) == Some(b'T'));
         if let Some(pid) = stopped {
             return Err(io::Error::other(format!(
-                "the server, process {pid}, is stopped by a signal; `kill -CONT {pid}` lets it go on"
+                "the server, process {pid}, is stopped by a signal; `kill -CONT {pid}` lets it go \
+                 on"
             )));
         }
         // The wait may have ended a little early.
         if time + Duration::from_millis(100) >= self.timeout {
             return Err(io::Error::other(format!(
-                "the server did not answer within {} s; a router or a control process that hangs is replaced, \
-                 usually within 20 s, and the log says so",
+                "the server did not answer within {} s; a router or a control process that hangs \
+                 is replaced, usually within 20 s, and the log says so",
                 self.timeout.as_secs_f64()
             )));
         }
         let (seconds, limit) = (time.as_secs(), self.timeout.as_secs());
         eprintln!(
-            "howdah: the server has not answered for {seconds} s; this command waits up to {limit} s \
-             (`howdah status` shows applications that start slowly)"
+            "howdah: the server has not answered for {seconds} s; this command waits up to \
+             {limit} s (`howdah status` shows applications that start slowly)"
         );
         Ok(())
     }
@@ -249,7 +251,8 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// Sends a request and returns the response. Calls `wait` each time that nothing has come for a while.
+/// Sends a request and returns the response. Calls `wait` each time that nothing has come for a
+/// while.
 fn exchange(
     mut stream: impl Read + Write,
     request: &[u8],
@@ -282,8 +285,8 @@ fn exchange(
     }
     sent.and(received.map(drop)).and_then(|()| {
         Err(io::Error::other(
-            "the control process ended before it answered, so this may or may not have been carried out; \
-             the log says more. Try again",
+            "the control process ended before it answered, so this may or may not have been \
+             carried out; the log says more. Try again",
         ))
     })
 }

@@ -121,9 +121,13 @@ fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
         .arg(file)
         .status()
         .map_err(|error| failed(format!("cannot start the editor {editor}: {error}")))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(failed(format!("the editor {editor} failed ({status}); nothing was changed"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(failed(format!(
+            "the editor {editor} failed \
+        ({status}); nothing was changed"
+        )))
     }
 }
 

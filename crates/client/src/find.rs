@@ -1,5 +1,5 @@
-//! Choice of the server: the given address, the server of the service for which systemd runs the command
-//! (`$MAINPID`), or the only server of this user.
+//! Choice of the server: the given address, the server of the service for which systemd runs the
+//! command (`$MAINPID`), or the only server of this user.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -35,8 +35,8 @@ fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
         servers.retain(|(_, pid)| *pid == Some(wanted));
         if servers.is_empty() {
             return Err(Failure::Unreachable(format!(
-                "no control socket is that of the service's process {wanted} ($MAINPID); name it with \
-                 --control ADDRESS"
+                "no control socket is that of the service's process {wanted} ($MAINPID); name it \
+                 with --control ADDRESS"
             )));
         }
     }
@@ -48,8 +48,8 @@ fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
         let places = socket::directory()
             .map_or(String::new(), |directory| format!(" in {}", directory.display()));
         Failure::Unreachable(format!(
-            "no server of this user answers{places}; ask as the user who has started it (a service: with \
-             sudo), or name its control socket with --control ADDRESS"
+            "no server of this user answers{places}; ask as the user who has started it (a \
+             service: with sudo), or name its control socket with --control ADDRESS"
         ))
     })
 }
@@ -67,9 +67,10 @@ fn choice(servers: &[Client]) -> String {
         let listeners = listeners.as_ref().and_then(|listeners| listeners.as_object());
         let names: Vec<_> = listeners.into_iter().flat_map(|all| all.keys().cloned()).collect();
         let address = server.address();
-        text.push_str(&match names.is_empty() {
-            true => format!("\n  {address}"),
-            false => format!("\n  {address} serves {}", names.join(", ")),
+        text.push_str(&if names.is_empty() {
+            format!("\n  {address}")
+        } else {
+            format!("\n  {address} serves {}", names.join(", "))
         });
     }
     text

@@ -42,8 +42,8 @@ use find::connect;
 use output::{json_text, print_outcome, write_out};
 
 /// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for
-/// failure, 3 if no server responds, and 4 after a reload or an upgrade with parts that are out (2 is for mistakes
-/// in the command line).
+/// failure, 3 if no server responds, and 4 after a reload or an upgrade with parts that are out (2
+/// is for mistakes in the command line).
 pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,8 +59,8 @@ pub fn run(command: Command) -> ExitCode {
     }
 }
 
-/// Replaces control characters other than the ends of lines: the message may be that of an application,
-/// which must not command the terminal.
+/// Replaces control characters other than the ends of lines: the message may be that of an
+/// application, which must not command the terminal.
 fn without_controls(text: &str) -> String {
     let lines: Vec<_> = without_numbers(text).lines().map(output::printable).collect();
     lines.join("\n")
@@ -77,9 +77,10 @@ fn execute(command: Command) -> Result<(), Failure> {
             let LimitsCommand::Top { json } = args.command;
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             let status = client.request("GET", "/status", b"")?;
-            match json {
-                true => write_out(&json_text(status.get("limits").unwrap_or(&Value::Null))),
-                false => write_out(&limits::table(&client.read::<Status>(status)?.limits)),
+            if json {
+                write_out(&json_text(status.get("limits").unwrap_or(&Value::Null)))
+            } else {
+                write_out(&limits::table(&client.read::<Status>(status)?.limits))
             }
         }
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
@@ -152,14 +153,12 @@ pub fn print_parts_out(address: &str, token_file: Option<&Path>) {
     }
 }
 
-/// Prints the parts of the configuration that are out. Fails if there are any, unless that is `tolerated`.
+/// Prints the parts of the configuration that are out. Fails if there are any, unless that is
+/// `tolerated`.
 fn tell_parts_out(status: &Status, tolerated: bool) -> Result<(), Failure> {
     let out = status::problems::out(status);
     out.iter().for_each(|line| eprintln!("howdah: {line}"));
-    match out.is_empty() || tolerated {
-        true => Ok(()),
-        false => Err(Failure::PartsOut(4)),
-    }
+    if out.is_empty() || tolerated { Ok(()) } else { Err(Failure::PartsOut(4)) }
 }
 
 /// Prints what needs attention. Fails if there is anything.
@@ -215,10 +214,7 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Failed(failures.join("\n"))),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("\n"))) }
 }
 
 /// Returns the API's path of a typed path. `routes/0`, `/routes/0` and `/config/routes/0` are the

@@ -34,7 +34,8 @@ pub(super) fn write_out(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Returns a message as one line: the lines of several are joined, and other control characters are replaced.
+/// Returns a message as one line: the lines of several are joined, and other control characters are
+/// replaced.
 pub(super) fn one_line(message: &str) -> String {
     let mut text = String::new();
     for line in message.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -21,9 +21,10 @@ pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
             return Err(Failure::Failed(problem));
         }
     }
-    match args.quiet {
-        true => Ok(()),
-        false => write_out(if args.ready { "ready\n" } else { "the server answers\n" }),
+    if args.quiet {
+        Ok(())
+    } else {
+        write_out(if args.ready { "ready\n" } else { "the server answers\n" })
     }
 }
 

@@ -268,7 +268,8 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
         assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
         assert_eq!(
             lines[3],
-            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB   25 %  loaded"
+            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB   25 \
+             %  loaded"
         );
         assert_eq!(lines[1], "PHP memory  40 MB of a budget of 160 MB");
         let narrow = screen(&sample(110, 4), None, "", (72, 40));

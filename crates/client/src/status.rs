@@ -178,8 +178,8 @@ fn upstreams(status: &Status) -> String {
     titled(&headings, servers, &[0])
 }
 
-/// Returns the version of the server and the time for which it has been up; an empty string if they are
-/// unknown.
+/// Returns the version of the server and the time for which it has been up; an empty string if they
+/// are unknown.
 fn program(status: &Status) -> String {
     let Some(server) = &status.server else { return String::new() };
     let since = server.started.as_deref().map(printable);

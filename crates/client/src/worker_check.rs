@@ -1,7 +1,7 @@
 //! `howdah worker-check`: whether an application is fit for worker mode.
 //!
-//! Starts two copies of a running server, one in which the application runs in the classic mode and one
-//! in which it runs in worker mode, visits the same pages of both, and compares the answers.
+//! Starts two copies of a running server, one in which the application runs in the classic mode and
+//! one in which it runs in worker mode, visits the same pages of both, and compares the answers.
 
 mod compare;
 mod servers;
@@ -118,8 +118,9 @@ fn not_booted(name: &str, application: &ApplicationStatus, logged: &str) -> Stri
     let problem = application.problem.as_deref();
     let problem = problem.filter(|text| !text.contains("started again"));
     format!(
-        "the worker script of the application \"{}\" does not start: {}\nIt must load the framework and then \
-         call frankenphp_handle_request() in a loop; \"worker\" of the application, or --script, names it",
+        "the worker script of the application \"{}\" does not start: {}\nIt must load the \
+         framework and then call frankenphp_handle_request() in a loop; \"worker\" of the \
+         application, or --script, names it",
         printable(name),
         one_line(problem.unwrap_or(logged))
     )
@@ -134,9 +135,9 @@ fn not_reached(name: &str, url: &Url, running: &Value, findings: &Findings) -> S
         count => format!("none of {count} pages from {} on was answered", printable(&url.target)),
     };
     format!(
-        "{pages} by the application \"{}\": requests for the host \"{}\" to the listener \"{}\" lead \
-         elsewhere, and the first got status {status}\nGive the URL of a page of the application, with the name \
-         and the port of its site, or another --application",
+        "{pages} by the application \"{}\": requests for the host \"{}\" to the listener \"{}\" \
+         lead elsewhere, and the first got status {status}\nGive the URL of a page of the \
+         application, with the name and the port of its site, or another --application",
         printable(name),
         printable(&url.host),
         printable(listener)

@@ -222,8 +222,8 @@ pub const MAX_BUNDLE: usize = 1 << 20;
 
 const ENCRYPTED_FIELD: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
-const ENCRYPTED: &str = "its private key is encrypted, and a server cannot ask for the password; decrypt it with \
-     \"openssl pkey\"";
+const ENCRYPTED: &str = "its private key is encrypted, and a server cannot ask for the password; \
+     decrypt it with \"openssl pkey\"";
 
 #[cfg(test)]
 mod tests;

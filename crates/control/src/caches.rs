@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::refusal::Refusal;
 
 /// What the body of a purge has.
-const GRAMMAR: &str = "the body is an object with one of \"url\", \"prefix\", \"host\", \"tags\" and \
-    \"all\": true, and perhaps \"soft\": true; \"tags\" may have a \"host\"";
+const GRAMMAR: &str = "the body is an object with one of \"url\", \"prefix\", \"host\", \"tags\" \
+    and \"all\": true, and perhaps \"soft\": true; \"tags\" may have a \"host\"";
 
 /// Maximum length in bytes of all tags of a purge.
 const MAX_TAG_BYTES: usize = 64 << 10;

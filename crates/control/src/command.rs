@@ -42,14 +42,15 @@ pub enum Command {
         /// Restart all others, too.
         restart: bool,
     },
-    /// Replace the server by a new start of its program, without interrupting a request; legal while
-    /// no upgrade is in progress.
+    /// Replace the server by a new start of its program, without interrupting a request; legal
+    /// while no upgrade is in progress.
     Upgrade,
 }
 
 impl Command {
-    /// Returns true if an administrator looks for it in the log: a change of the configuration or of the
-    /// certificates, a restart or a reload. An upgrade has lines of its own, and purges come too often.
+    /// Returns true if an administrator looks for it in the log: a change of the configuration or
+    /// of the certificates, a restart or a reload. An upgrade has lines of its own, and purges come
+    /// too often.
     pub fn is_logged(&self) -> bool {
         matches!(
             self,

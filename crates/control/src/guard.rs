@@ -58,10 +58,7 @@ pub fn guard<'a>(
     }
     let is_open = transport == Transport::Unix && token.is_none();
     // Exactly one field: of two, a program in between may have read the other.
-    match is_open || authorizations == (1, 1) {
-        true => Ok(()),
-        false => Err(Refusal::Unauthorized),
-    }
+    if is_open || authorizations == (1, 1) { Ok(()) } else { Err(Refusal::Unauthorized) }
 }
 
 /// Returns true if a host, with or without a port, is a name of the loopback interface that cannot

@@ -13,8 +13,8 @@
 //! 4. The outcome is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
 //!
 //! Only [`process`] and the files of the [`socket`] and of its token do I/O. Requests are untrusted
-//! input: none makes this crate panic, recurse without bound or take memory out of proportion to its
-//! size.
+//! input: none makes this crate panic, recurse without bound or take memory out of proportion to
+//! its size.
 #![forbid(unsafe_code)]
 
 #[macro_use(eprintln)]

@@ -190,8 +190,8 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 }
                 (answer, descriptors) => supervisor.answered(answer, descriptors),
             },
-            // Another process answers with the next router. The supervisor lets this one live only for a client
-            // that waits for the end of an upgrade.
+            // Another process answers with the next router. The supervisor lets this one live only
+            // for a client that waits for the end of an upgrade.
             () = router_gone.notified() => {
                 api.stop_accepting();
                 idle_time = Duration::ZERO;

@@ -157,10 +157,8 @@ impl From<Refusal> for Reply {
                 let more = parts.len().saturating_sub(MAX_PARTS);
                 list.extend((more > 0).then(|| format!("and {more} others from files")));
                 let files = if parts.len() == 1 { "that file" } else { "these files" };
-                error(400, "Part of a file.").detail(format!(
-                    "{}; change {files}, and run `howdah reload`",
-                    list.join(", ")
-                ))
+                error(400, "Part of a file.")
+                    .detail(format!("{}; change {files}, and run `howdah reload`", list.join(", ")))
             }
             Refusal::InvalidCertificate { detail } => {
                 error(400, "Invalid certificate.").detail(detail)
@@ -174,8 +172,10 @@ impl From<Refusal> for Reply {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
             }
             Refusal::InvalidPurge { detail } => error(400, "Invalid purge.").detail(detail),
-            Refusal::InvalidReload => error(400, "Invalid reload.")
-                .detail("the body must be empty, or {\"restart\": true} to restart all applications"),
+            Refusal::InvalidReload => error(400, "Invalid reload.").detail(
+                "the body must be empty, or {\"restart\": true} to restart all \
+                         applications",
+            ),
             Refusal::InvalidMethod { allow } => error(405, "Invalid method.").allowing(allow),
             Refusal::InvalidPath => error(400, "Invalid path."),
             Refusal::MethodNotAllowed { allow } => {
@@ -183,10 +183,12 @@ impl From<Refusal> for Reply {
             }
             Refusal::NoSuchApplication { name } => error(404, "Value doesn't exist.")
                 .detail(format!("the configuration has no application \"{name}\"")),
-            Refusal::NoSuchCache { name } => error(404, "Value doesn't exist.").detail(match name {
-                Some(name) => format!("the configuration has no cache \"{name}\""),
-                None => "the configuration has no \"cache\"".to_owned(),
-            }),
+            Refusal::NoSuchCache { name } => {
+                error(404, "Value doesn't exist.").detail(match name {
+                    Some(name) => format!("the configuration has no cache \"{name}\""),
+                    None => "the configuration has no \"cache\"".to_owned(),
+                })
+            }
             Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
             Refusal::NoSuchPath => error(404, "Invalid path."),
             Refusal::NoSuchValue => error(404, "Value doesn't exist."),
@@ -196,8 +198,8 @@ impl From<Refusal> for Reply {
             Refusal::Unauthorized => Reply {
                 authenticate: Some("Bearer"),
                 ..error(401, "Token required.").detail(
-                    "the request needs a field \"Authorization: Bearer TOKEN\" with the token that is \
-                     in the server's file (--control-token-file)",
+                    "the request needs a field \"Authorization: Bearer TOKEN\" with the token \
+                     that is in the server's file (--control-token-file)",
                 )
             },
             Refusal::Unreadable { status } => error(
@@ -225,9 +227,7 @@ impl From<Refusal> for Reply {
             Refusal::NotStored { detail } => {
                 error(500, "Failed to store new configuration.").detail(detail)
             }
-            Refusal::NotUpgraded { detail } => {
-                error(500, "Failed to upgrade.").detail(detail)
-            }
+            Refusal::NotUpgraded { detail } => error(500, "Failed to upgrade.").detail(detail),
             Refusal::Upgrading => Reply {
                 retry_after: Some(UPGRADE_RETRY_SECONDS),
                 ..error(503, "Upgrade in progress.").detail(
@@ -244,7 +244,8 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// Adds the place of the problem: in the text, or in the document with the key that was meant, as FreeUnit does.
+/// Adds the place of the problem: in the text, or in the document with the key that was meant, as
+/// FreeUnit does.
 fn located(reply: Reply, problem: &Error) -> Reply {
     let place = match (problem.position(), problem.pointer()) {
         (Some(at), _) => json!({ "offset": at.offset, "line": at.line, "column": at.column }),

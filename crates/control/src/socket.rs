@@ -68,10 +68,7 @@ pub fn prepare() -> Result<(Vec<String>, Option<Token>), String> {
             directory.display()
         )
     })?;
-    let token = match credentials::is_root() {
-        true => None,
-        false => Some(own_token()?),
-    };
+    let token = if credentials::is_root() { None } else { Some(own_token()?) };
     let names = ["control.sock".to_owned(), format!("control-{}.sock", std::process::id())];
     Ok((names.map(|name| format!("unix:{}/{name}", directory.display())).into(), token))
 }
@@ -84,11 +81,13 @@ fn make(directory: &Path) -> Result<(), String> {
     }
     let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
-    match found.is_dir() && is_own && found.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => Err("it must be a directory of the user who starts the server, writable for \
-                      nobody else (chmod 700)"
-            .to_owned()),
+    if found.is_dir() && is_own && found.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err("it must be a \
+                      directory of the user who starts the server, writable for nobody else \
+                      (chmod 700)"
+            .to_owned())
     }
 }
 
@@ -139,8 +138,9 @@ fn own_token() -> Result<Token, String> {
     token_file::read("the token of the control socket,", &path)
 }
 
-/// Returns the sockets in the directory and in those in it, stale ones included. The service manager
-/// gives each server of a template a directory below that of all servers (`howdah@.service`).
+/// Returns the sockets in the directory and in those in it, stale ones included. The service
+/// manager gives each server of a template a directory below that of all servers
+/// (`howdah@.service`).
 pub fn sockets() -> Vec<String> {
     directory().map(|directory| sockets_in(&directory)).unwrap_or_default()
 }

@@ -362,7 +362,8 @@ fn a_body_that_is_not_json_is_refused_with_its_place() {
     assert_eq!(reply.body()["location"], json!({"offset": 10, "line": 2, "column": 8}));
     assert!(reply.body()["detail"].as_str().unwrap().starts_with("a value is expected here"));
     assert!(reply.text().starts_with("{\r\n\t\"error\": \"Invalid JSON.\",\r\n\t\"detail\": \"a "));
-    assert!(reply.text().ends_with("\t\"location\": {\r\n\t\t\"offset\": 10,\r\n\t\t\"line\": 2,\r\n\t\t\"column\": 8\r\n\t}\r\n}\r\n"));
+    assert!(reply.text().ends_with("\t\"location\": \
+                                    {\r\n\t\t\"offset\": 10,\r\n\t\t\"line\": 2,\r\n\t\t\"column\": 8\r\n\t}\r\n}\r\n"));
 }
 
 #[test]

@@ -34,8 +34,8 @@ fn check(metadata: &Metadata, user: u32, path: &Path) -> Result<(), String> {
     let owner = metadata.uid();
     if owner != 0 && owner != user {
         return Err(format!(
-            "it belongs to the user with the id {owner}, who could change it; it must belong to root or \
-             to who starts this (chown)"
+            "it belongs to the user with the id {owner}, who could change it; it must belong to \
+             root or to who starts this (chown)"
         ));
     }
     let mode = metadata.mode() & 0o7777;

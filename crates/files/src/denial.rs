@@ -1,5 +1,5 @@
-//! Lines of the log about paths that the system did not let the server open: which directory or file,
-//! which user, and what to type.
+//! Lines of the log about paths that the system did not let the server open: which directory or
+//! file, which user, and what to type.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -70,8 +70,8 @@ impl DenialLog {
         DenialLog { log, user, state: Mutex::default() }
     }
 
-    /// Writes a line about what has prevented the opening of a path, unless there was one shortly before. The line names
-    /// the request, if there is one.
+    /// Writes a line about what has prevented the opening of a path, unless there was one shortly
+    /// before. The line names the request, if there is one.
     pub(super) fn write(&self, denial: &Denial, request: Option<&Request>, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.may_look(now) {

@@ -17,8 +17,8 @@
 //!
 //! Names are compared in a folded form: some file systems find `index.php` under `INDEX.PHP`, under
 //! a name with invisible characters in it, or under its full-width look-alike. Folding only ever
-//! hides more. `howdah_config::ScriptExtensions` alone decides which files run as scripts, on the exact
-//! bytes.
+//! hides more. `howdah_config::ScriptExtensions` alone decides which files run as scripts, on the
+//! exact bytes.
 
 use std::borrow::Cow;
 
@@ -46,8 +46,9 @@ pub fn is_php_source(name: &[u8]) -> bool {
     marked && !PAGE_EXTENSIONS.iter().any(|extension| has_extension(&folded, extension))
 }
 
-/// Returns true if the name is that of a script or of a copy of one: it ends with one of these endings,
-/// or has one in it that no letter or digit follows and does not end in one of `PAGE_EXTENSIONS`.
+/// Returns true if the name is that of a script or of a copy of one: it ends with one of these
+/// endings, or has one in it that no letter or digit follows and does not end in one of
+/// `PAGE_EXTENSIONS`.
 pub fn is_source_of(endings: &[String], name: &[u8]) -> bool {
     if endings.is_empty() {
         return false;

@@ -103,8 +103,8 @@ impl Files {
         }
     }
 
-    /// Returns what a path names. Links are followed under the share's rules; what these rules refuse
-    /// is an error, as is a path that names nothing.
+    /// Returns what a path names. Links are followed under the share's rules; what these rules
+    /// refuse is an error, as is a path that names nothing.
     pub fn inspect_at(
         &self,
         share: &Share,
@@ -134,7 +134,8 @@ impl Files {
         })
     }
 
-    /// Returns what a path outside of shares names. Links are followed under the default rules of shares.
+    /// Returns what a path outside of shares names. Links are followed under the default rules of
+    /// shares.
     ///
     /// # Errors
     ///
@@ -147,8 +148,8 @@ impl Files {
         self.inspect_at(&self.outside, place, Some(request))
     }
 
-    /// Returns what a name in a directory is, without following it if it is a link. Links on the way to the
-    /// directory are followed under the share's rules. `place` is the directory.
+    /// Returns what a name in a directory is, without following it if it is a link. Links on the
+    /// way to the directory are followed under the share's rules. `place` is the directory.
     ///
     /// # Errors
     ///
@@ -168,7 +169,8 @@ impl Files {
         Ok(Inspected::of(&found))
     }
 
-    /// Opens a directory to read its names. Links on the way to it are followed under the share's rules.
+    /// Opens a directory to read its names. Links on the way to it are followed under the share's
+    /// rules.
     ///
     /// # Errors
     ///

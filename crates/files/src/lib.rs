@@ -17,8 +17,9 @@
 //! A directory without an index may be listed (`listing`), by the caller on a helper thread.
 //!
 //! Nothing here waits for the network or writes to the disk, except for log lines about links
-//! that are not followed and files that may not be opened. A file whose name starts with a dot or is that of PHP source is never
-//! sent, whatever the configuration and the links on its path. The caller provides the time.
+//! that are not followed and files that may not be opened. A file whose name starts with a dot or
+//! is that of PHP source is never sent, whatever the configuration and the links on its path. The
+//! caller provides the time.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -190,8 +191,8 @@ impl Files {
         self.serve_place(share, place, request, now, redirect_to_directory)
     }
 
-    /// Like [`Files::serve_at`]. `redirect` makes the response for a directory whose path does not end
-    /// in a slash; without one the directory is not found.
+    /// Like [`Files::serve_at`]. `redirect` makes the response for a directory whose path does not
+    /// end in a slash; without one the directory is not found.
     pub fn serve_place(
         &self,
         share: &Share,

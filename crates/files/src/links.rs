@@ -99,8 +99,8 @@ impl RefusedLink {
     /// Returns the message for an administrator who can change the configuration.
     pub fn with_advice(&self) -> String {
         format!(
-            "{self}; remove it, or if it is meant, give both the same owner, or make the link root's (chown -h root), or set \
-             \"follow_symlinks\": true in the share"
+            "{self}; remove it, or if it is meant, give both the same owner, or make the link \
+             root's (chown -h root), or set \"follow_symlinks\": true in the share"
         )
     }
 
@@ -143,10 +143,7 @@ impl From<Errno> for WalkError {
 /// by default; `None` for any other problem with the path.
 pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let file = file.as_os_str().as_bytes();
-    let root_len = match is_directory {
-        true => file.len(),
-        false => memchr::memrchr(b'/', file).unwrap_or(0),
-    };
+    let root_len = if is_directory { file.len() } else { memchr::memrchr(b'/', file).unwrap_or(0) };
     let (root, path) = file.split_at(root_len);
     let rule = Symlinks::OwnerMatch;
     let is_absolute = file.starts_with(b"/");
@@ -326,12 +323,13 @@ impl Walk {
         let directory = &self.current().file;
         let is_on_the_way = self.steps.iter().any(|step| matches!(step, Step::Name(_) | Step::Up));
         // Autofs mounts only what is opened as a directory.
-        let file = match is_on_the_way {
-            true => match open(directory, &name, OFlags::DIRECTORY) {
+        let file = if is_on_the_way {
+            match open(directory, &name, OFlags::DIRECTORY) {
                 Err(Errno::NOTDIR | Errno::LOOP) => open(directory, &name, OFlags::empty()),
                 file => file,
-            },
-            false => open(directory, &name, OFlags::empty()),
+            }
+        } else {
+            open(directory, &name, OFlags::empty())
         };
         let is_from_link = self.unfinished_links > 0;
         Ok(Node { is_from_link, ..Node::new(file?, name)? })
@@ -429,14 +427,15 @@ impl Walk {
     fn check_limit(&self) -> Result<(), WalkError> {
         let Some(OwnerLimit { link, .. }) = &self.limit else { return Ok(()) };
         let node = self.current();
-        match node.owner == link.owner || node.is_open_to_all() {
-            true => Ok(()),
-            false => Err(link.refuse(node.owner)),
+        if node.owner == link.owner || node.is_open_to_all() {
+            Ok(())
+        } else {
+            Err(link.refuse(node.owner))
         }
     }
 
-    /// Replaces "not found" and "denied" behind a link out of the root by "forbidden", the result for existing
-    /// files: the owner of the link must not learn which files other users have.
+    /// Replaces "not found" and "denied" behind a link out of the root by "forbidden", the result
+    /// for existing files: the owner of the link must not learn which files other users have.
     fn conceal(&self, reason: NotServedReason) -> WalkError {
         let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
         let conceals = matches!(reason, NotServedReason::NotFound | NotServedReason::Denied)

@@ -207,9 +207,10 @@ fn read_or_keep_open(opened: Opened, max_body: u64) -> (Content, bool) {
             let mut body = vec![0; size];
             let is_whole = file.read_exact_at(&mut body, 0).is_ok();
             let is_steady = file.metadata().is_ok_and(|metadata| Meta::of(&metadata) == meta);
-            match is_whole && is_steady {
-                true => (Content::Memory(body.into()), true),
-                false => (Content::File(Arc::new(file)), false),
+            if is_whole && is_steady {
+                (Content::Memory(body.into()), true)
+            } else {
+                (Content::File(Arc::new(file)), false)
             }
         }
         _ => (Content::File(Arc::new(file)), true),

@@ -61,9 +61,10 @@ fn selected(
     }
 }
 
-/// Builds the redirect that appends a slash to the path of a directory, with `prefix` in front of it. The location starts with
-/// exactly one slash, like the request's path, so it never names another host (for `/` it is `//`,
-/// which names none). `None` if the path does not start with exactly one slash.
+/// Builds the redirect that appends a slash to the path of a directory, with `prefix` in front of
+/// it. The location starts with exactly one slash, like the request's path, so it never names
+/// another host (for `/` it is `//`, which names none). `None` if the path does not start with
+/// exactly one slash.
 pub fn redirect_to_directory(request: &Request, prefix: Option<&Prefix>) -> Option<Response> {
     let path = Prefix::join(prefix, &request.path);
     if !path.starts_with(b"/") || path.starts_with(b"//") {

@@ -229,9 +229,10 @@ impl Opener {
                 return Err(NotServedReason::NotFound.into());
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
-            let file = match self.openat2 {
-                true => open_resolved(directory, name, flags, lookup.resolve),
-                false => rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from),
+            let file = if self.openat2 {
+                open_resolved(directory, name, flags, lookup.resolve)
+            } else {
+                rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
             };
             let opened = Opened::new(file?)?;
             if resolved.is_file(opened.meta.device, opened.meta.inode) {
@@ -247,7 +248,8 @@ enum OpenError {
     NotServed(NotServedReason),
     /// The system denies access.
     Denied,
-    /// The same behind a link out of the root; clients are told what they are told of existing files.
+    /// The same behind a link out of the root; clients are told what they are told of existing
+    /// files.
     Concealed,
     /// There are too many links.
     Loop,
@@ -352,7 +354,8 @@ impl Meta {
     }
 }
 
-/// Returns true if a change after this one, in seconds since 1970, would be visible in the state of a file.
+/// Returns true if a change after this one, in seconds since 1970, would be visible in the state of
+/// a file.
 pub(super) fn is_settled(changed: i64, wall: SystemTime) -> bool {
     wall_seconds(wall).saturating_sub(changed).unsigned_abs() > SETTLING_SECONDS
 }

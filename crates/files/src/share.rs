@@ -25,12 +25,14 @@ pub struct Options {
     pub scripts: bool,
     /// Endings of the names of files that are scripts.
     pub extensions: ScriptExtensions,
-    /// Endings of files that are never sent, beyond those of PHP source, since an application runs them.
+    /// Endings of files that are never sent, beyond those of PHP source, since an application runs
+    /// them.
     pub sources: Vec<String>,
-    /// Names of files that are never sent, beyond those of PHP source, since an application runs them.
+    /// Names of files that are never sent, beyond those of PHP source, since an application runs
+    /// them.
     pub source_names: Option<Patterns>,
-    /// The caller has decided that a path is sent: directories have no index, any method is answered
-    /// like GET, and of the rules for names only that for source of scripts applies.
+    /// The caller has decided that a path is sent: directories have no index, any method is
+    /// answered like GET, and of the rules for names only that for source of scripts applies.
     pub is_decided: bool,
     /// Sends the `.br`, `.zst` and `.gz` siblings of files to clients that accept them.
     pub precompressed: bool,

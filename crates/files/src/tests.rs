@@ -340,11 +340,21 @@ fn ranges_are_cut_from_memory_and_from_open_files() {
         let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
         let mut wanted = Vec::new();
         wanted.extend_from_slice(
-            format!("\r\n--{boundary}\r\nContent-type: text/plain\r\nContent-range: bytes 0-1/{size}\r\n\r\n").as_bytes(),
+            format!(
+                "\r\n--{boundary}\r\nContent-type: text/plain\r\nContent-range: bytes \
+                     0-1/{size}\r\n\r\n"
+            )
+            .as_bytes(),
         );
         wanted.extend_from_slice(&large[..2]);
         wanted.extend_from_slice(
-            format!("\r\n--{boundary}\r\nContent-type: text/plain\r\nContent-range: bytes {}-{}/{size}\r\n\r\n", size - 2, size - 1).as_bytes(),
+            format!(
+                "\r\n--{boundary}\r\nContent-type: text/plain\r\nContent-range: bytes \
+                     {}-{}/{size}\r\n\r\n",
+                size - 2,
+                size - 1
+            )
+            .as_bytes(),
         );
         wanted.extend_from_slice(&large[size - 2..size]);
         wanted.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());

@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn groups_have_their_members_on_one_line_or_several() {
-        let file = "# a: ann\nStaff: bob ann\n all : \"ann\" cid\nx: anna\ny: an\\\r\nn dan\nz: dan \\\nann";
+        let file = "# a: ann\nStaff: bob ann\n all : \"ann\" cid\nx: anna\ny: an\\\r\nn dan\nz: \
+                    dan \\\nann";
         assert_eq!(groups(file, "ann"), ["all", "staff", "y", "z"]);
         assert_eq!(groups(file, "dan"), ["y", "z"]);
         assert!(groups(file, "").is_empty() && groups(file, "b").is_empty());

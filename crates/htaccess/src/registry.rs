@@ -84,20 +84,29 @@ pub fn is_server_only(name: &str) -> bool {
 
 const SERVER_ONLY: &str = "
     <Directory <DirectoryMatch <Location <LocationMatch <VirtualHost
-    AcceptFilter AccessFileName AddModuleInfo Alias AliasMatch AllowEncodedSlashes AllowOverride AllowOverrideList
+    AcceptFilter AccessFileName AddModuleInfo Alias AliasMatch AllowEncodedSlashes AllowOverride \
+    AllowOverrideList
     AuthBasicUseDigestAlgorithm BufferSize CoreDumpDirectory CustomLog Define DeflateBufferSize
-    DeflateCompressionLevel DeflateFilterNote DeflateMemLevel DeflateWindowSize DocumentRoot ErrorLog
-    ErrorLogFormat ExtendedStatus FlushMaxPipelined FlushMaxThreshold GlobalLog GracefulShutdownTimeout
+    DeflateCompressionLevel DeflateFilterNote DeflateMemLevel DeflateWindowSize DocumentRoot \
+    ErrorLog
+    ErrorLogFormat ExtendedStatus FlushMaxPipelined FlushMaxThreshold GlobalLog \
+    GracefulShutdownTimeout
     Group HostnameLookups HttpProtocolOptions Include IncludeOptional KeepAlive KeepAliveTimeout
-    LimitInternalRecursion LimitRequestFields LimitRequestFieldsize LimitRequestLine Listen ListenBackLog LoadFile
-    LoadModule LogFormat LogLevel MaxConnectionsPerChild MaxKeepAliveRequests MaxMemFree MaxRangeOverlaps
-    MaxRangeReversals MaxRanges MaxRequestsPerChild MaxRequestWorkers MaxSpareServers MergeSlashes MergeTrailers
+    LimitInternalRecursion LimitRequestFields LimitRequestFieldsize LimitRequestLine Listen \
+    ListenBackLog LoadFile
+    LoadModule LogFormat LogLevel MaxConnectionsPerChild MaxKeepAliveRequests MaxMemFree \
+    MaxRangeOverlaps
+    MaxRangeReversals MaxRanges MaxRequestsPerChild MaxRequestWorkers MaxSpareServers \
+    MergeSlashes MergeTrailers
     MinSpareServers Mutex NameVirtualHost php_admin_flag php_admin_value PHPINIDir PidFile Port
     Protocol Protocols ProtocolsHonorOrder ReadBufferSize
-    ReceiveBufferSize RegexDefaultOptions RegisterHttpMethod RequestReadTimeout RewriteLock RewriteLog
-    RewriteLogLevel RewriteMap ScoreBoardFile ScriptAlias ScriptAliasMatch ScriptLog SecurityModel SeeRequestTail
+    ReceiveBufferSize RegexDefaultOptions RegisterHttpMethod RequestReadTimeout RewriteLock \
+    RewriteLog
+    RewriteLogLevel RewriteMap ScoreBoardFile ScriptAlias ScriptAliasMatch ScriptLog \
+    SecurityModel SeeRequestTail
     SendBufferSize ServerAdmin ServerAlias ServerLimit ServerName ServerPath ServerRoot ServerTokens
-    StartServers StrictHostCheck ThreadStackSize TimeOut TraceEnable TransferLog TypesConfig UnDefine
+    StartServers StrictHostCheck ThreadStackSize TimeOut TraceEnable TransferLog TypesConfig \
+    UnDefine
     UseCanonicalName UseCanonicalPhysicalPort User
 ";
 

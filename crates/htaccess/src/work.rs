@@ -201,12 +201,11 @@ mod tests {
         let future = limited(poll_fn(|context| {
             let round = processor_time();
             while processor_time() - round < Duration::from_millis(20) && !is_spent() {}
-            match is_spent() {
-                true => std::task::Poll::Ready(()),
-                false => {
-                    context.waker().wake_by_ref();
-                    std::task::Poll::Pending
-                }
+            if is_spent() {
+                std::task::Poll::Ready(())
+            } else {
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
             }
         }));
         let mut future = pin!(future);

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns the address that counts for a client: of IPv6, the network of 64 bits that one client has.
+/// Returns the address that counts for a client: of IPv6, the network of 64 bits that one client
+/// has.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -1,5 +1,5 @@
-//! Copies of request bodies: [`CopiedBody`] keeps one while a handler reads the body, and [`StoredBody`] gives it to
-//! another request.
+//! Copies of request bodies: [`CopiedBody`] keeps one while a handler reads the body, and
+//! [`StoredBody`] gives it to another request.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,7 +11,8 @@ use crate::body::BodySource;
 use crate::exchange::{BodyError, Carrier, Disconnect};
 use crate::message::FieldBlock;
 
-/// Carrier that keeps a copy of the body. It neither reads more than the handler does nor delays it.
+/// Carrier that keeps a copy of the body. It neither reads more than the handler does nor delays
+/// it.
 pub struct CopiedBody<'c> {
     carrier: &'c dyn Carrier,
     max: u64,

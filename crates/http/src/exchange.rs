@@ -61,8 +61,8 @@ pub trait Handler {
         connection.owner()
     }
 
-    /// Called at the beginning of each turn of a task that answers a request of an HTTP/2 connection.
-    /// The tasks of connections are the server's own.
+    /// Called at the beginning of each turn of a task that answers a request of an HTTP/2
+    /// connection. The tasks of connections are the server's own.
     fn begin_turn(&self) {}
 }
 
@@ -111,8 +111,8 @@ pub struct Exchange<'c> {
     carrier: &'c dyn Carrier,
 }
 
-/// The fields that an interim response may have: no others than the final response, which later steps change.
-/// Fields for the server itself are never among them.
+/// The fields that an interim response may have: no others than the final response, which later
+/// steps change. Fields for the server itself are never among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterimFields {
     /// Only `Link` is sent: it is not known yet which of the others the final response will have.
@@ -193,15 +193,15 @@ impl<'c> Exchange<'c> {
         self.carrier.trailer()
     }
 
-    /// Sends an interim response (1xx except 101) with those of `fields` that it may have. Does nothing for HTTP/1.0, which
-    /// has no interim responses.
+    /// Sends an interim response (1xx except 101) with those of `fields` that it may have. Does
+    /// nothing for HTTP/1.0, which has no interim responses.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
         self.carrier.queue_interim(status, &self.interim_fields.of(fields))?;
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
-    /// Returns false if the request is refused, because its owner has no memory left for it. To be asked when the site of
-    /// the request is known, or another one; the response is then not sent.
+    /// Returns false if the request is refused, because its owner has no memory left for it. To be
+    /// asked when the site of the request is known, or another one; the response is then not sent.
     pub fn admits(&self) -> bool {
         self.carrier.admits(&self.request)
     }
@@ -226,8 +226,8 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.poll_gone(cx)).await
     }
 
-    /// Does `work` until the client has closed or reset the connection; then returns `None`. Work that yields now and
-    /// then ends soon.
+    /// Does `work` until the client has closed or reset the connection; then returns `None`. Work
+    /// that yields now and then ends soon.
     pub async fn unless_gone<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -261,8 +261,8 @@ pub trait Carrier: BodySource {
     /// Records that the handler only waits for more of the body, or no longer waits. The connection
     /// may be evicted meanwhile.
     fn awaits_body(&self, _waits: bool) {}
-    /// Returns false if the request cannot be answered at the expense of its owner, who is known now. The handler then returns
-    /// a response at once, which is not sent.
+    /// Returns false if the request cannot be answered at the expense of its owner, who is known
+    /// now. The handler then returns a response at once, which is not sent.
     fn admits(&self, _request: &Request) -> bool {
         true
     }

@@ -70,7 +70,8 @@ impl Handling {
         self.cache_status.get()
     }
 
-    /// Records that a variable has its default because its database could not be read yet; `None` to forget it.
+    /// Records that a variable has its default because its database could not be read yet; `None`
+    /// to forget it.
     pub fn set_unread_database(&self, database: Option<Arc<GeoDatabase>>) {
         self.unread_database.replace(database);
     }

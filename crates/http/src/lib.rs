@@ -15,10 +15,12 @@
 //! | `compress` | compression of responses |
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
-//! bounds the time and size of requests, [`request_body`] collects the body of a request, [`copied_body`] keeps a copy of one,
-//! [`handling`] records what its handlers did, [`request_error`] names the errors that the server itself answers with and their statuses, [`respond`] makes their
-//! pages, [`memory`] counts what requests and responses take
-//! while they wait, [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the variables of templates.
+//! bounds the time and size of requests, [`request_body`] collects the body of a request,
+//! [`copied_body`] keeps a copy of one, [`handling`] records what its handlers did,
+//! [`request_error`] names the errors that the server itself answers with and their statuses,
+//! [`respond`] makes their pages, [`memory`] counts what requests and responses take
+//! while they wait, [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the
+//! variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;

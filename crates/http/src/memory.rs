@@ -1,11 +1,13 @@
-//! Memory that requests and responses take while they wait: limited for each client, for each site and in total.
+//! Memory that requests and responses take while they wait: limited for each client, for each site
+//! and in total.
 //!
-//! Each kind of memory has a [`Budget`]. A [`Charge`] is what one request or response takes of it; a short one takes
-//! nothing. Content that several responses are sent at the same time, such as a page in the cache, counts once.
+//! Each kind of memory has a [`Budget`]. A [`Charge`] is what one request or response takes of it;
+//! a short one takes nothing. Content that several responses are sent at the same time, such as a
+//! page in the cache, counts once.
 //!
-//! Who gets no more memory does without: a body goes to a file, a connection reads and sends in smaller parts, a page
-//! is not put together. A proxy, or a program on the same machine, sends the requests of many clients; it has no limit
-//! of a client.
+//! Who gets no more memory does without: a body goes to a file, a connection reads and sends in
+//! smaller parts, a page is not put together. A proxy, or a program on the same machine, sends the
+//! requests of many clients; it has no limit of a client.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -47,8 +49,8 @@ pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 /// Requests of HTTP/2 that are being answered, with what neither of the others counts for them.
 pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answered", 2);
 
-/// The first such requests of each connection: nobody but the client takes room from another one. A site has a limit for
-/// clients that are not known.
+/// The first such requests of each connection: nobody but the client takes room from another one. A
+/// site has a limit for clients that are not known.
 pub static FIRST_STREAMS: Budget =
     Budget::new("first requests of HTTP/2 connections that are being answered", 2).without_total();
 
@@ -152,11 +154,12 @@ impl fmt::Display for Report {
             Reached::Site(_) => "a site",
             Reached::All => "the server",
         })?;
-        f.write_str(match self.is_disk {
-            true => ": further responses are cut off (\"response_temp_size\" of the settings of HTTP)",
-            false => {
-                ": what is beyond it goes to temporary files, or is refused (docs/security.md, \"Memory of the router\")"
-            }
+        f.write_str(if self.is_disk {
+            ": further responses are cut off (\"response_temp_size\" of \
+                                       the settings of HTTP)"
+        } else {
+            ": what is beyond it goes to temporary files, or is refused (docs/security.md, \
+                 \"Memory of the router\")"
         })
     }
 }
@@ -236,7 +239,8 @@ impl Budget {
         })
     }
 
-    /// Counts `new` in place of `old`. Returns false, and changes nothing, if there is not as much left.
+    /// Counts `new` in place of `old`. Returns false, and changes nothing, if there is not as much
+    /// left.
     fn exchange(&self, owner: &Owner, old: &mut Share, new: (usize, Option<Content>)) -> bool {
         self.with(|used| {
             used.remove(owner, old);
@@ -351,15 +355,15 @@ impl Charge {
         &self.owner
     }
 
-    /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if there are not as many
-    /// left.
+    /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if
+    /// there are not as many left.
     pub fn hold(&mut self, bytes: usize) -> bool {
         self.hold_with(bytes, None, 0)
     }
 
-    /// Counts `own` bytes and the memory of a content in place of what was counted. The content may be the rest of one of
-    /// `whole` bytes, all of which are in memory until the rest is gone. Returns false, and changes nothing, if there is not
-    /// as much left.
+    /// Counts `own` bytes and the memory of a content in place of what was counted. The content may
+    /// be the rest of one of `whole` bytes, all of which are in memory until the rest is gone.
+    /// Returns false, and changes nothing, if there is not as much left.
     pub fn hold_with(&mut self, own: usize, content: Option<&Bytes>, whole: usize) -> bool {
         let before = &mut self.share;
         let content = content.filter(|content| content.len() > FREE_BYTES).map(|content| {

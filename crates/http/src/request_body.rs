@@ -44,8 +44,8 @@ impl RequestBody {
     }
 }
 
-/// Collects the body of a request of `owner`: up to `memory` bytes in memory, a longer one in a file in
-/// `directory`, and so one for which the owner has no memory left.
+/// Collects the body of a request of `owner`: up to `memory` bytes in memory, a longer one in a
+/// file in `directory`, and so one for which the owner has no memory left.
 pub async fn collect(
     exchange: &mut Exchange<'_>,
     memory: u64,

@@ -1,6 +1,7 @@
 //! Errors with which the server itself answers a request.
 //!
-//! Every crate names the error; [`RequestError::status`] is the only place that chooses a status for one.
+//! Every crate names the error; [`RequestError::status`] is the only place that chooses a status
+//! for one.
 
 use crate::body::BodyError;
 use crate::refusal::Refusal;
@@ -55,8 +56,8 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Returns the status of the response. That of [`RequestError::ClientGone`] and of a body whose client closed the
-    /// connection is in the log only.
+    /// Returns the status of the response. That of [`RequestError::ClientGone`] and of a body whose
+    /// client closed the connection is in the log only.
     pub fn status(self) -> u16 {
         match self {
             RequestError::Head(refusal) => head_status(refusal),

@@ -1,4 +1,5 @@
-//! Turns of the tasks of a thread, so that a task with much to do delays no other connection for long.
+//! Turns of the tasks of a thread, so that a task with much to do delays no other connection for
+//! long.
 
 use std::pin::pin;
 use std::task::Context;
@@ -8,8 +9,9 @@ use tokio::task::yield_now;
 /// Number of bytes of one body that a task receives, stores or sends in one turn.
 pub const TURN_BYTES: usize = 256 << 10;
 
-/// Ends the turn of the current task, which must then return pending: the task is woken once others had theirs and the
-/// thread has looked for events. A task that woke itself would run up to 61 turns before the thread looks.
+/// Ends the turn of the current task, which must then return pending: the task is woken once others
+/// had theirs and the thread has looked for events. A task that woke itself would run up to 61
+/// turns before the thread looks.
 pub fn end(cx: &mut Context<'_>) {
     let _ = pin!(yield_now()).poll(cx);
 }

@@ -1,9 +1,10 @@
-//! Names of clients, and addresses of the names that clients are compared with, for `.htaccess` files
-//! (`Require host`, `Require forward-dns`, `Allow from example.com`).
+//! Names of clients, and addresses of the names that clients are compared with, for `.htaccess`
+//! files (`Require host`, `Require forward-dns`, `Allow from example.com`).
 //!
-//! Visitors and site owners cause these look-ups. Their results are therefore kept for a while, also those
-//! without a name, and their number is limited, for each site and in total ([`turns`](crate::turns)): a request waits for
-//! its turn at most as long as for an answer. Nothing is kept of a look-up that had no turn.
+//! Visitors and site owners cause these look-ups. Their results are therefore kept for a while,
+//! also those without a name, and their number is limited, for each site and in total
+//! ([`turns`](crate::turns)): a request waits for its turn at most as long as for an answer.
+//! Nothing is kept of a look-up that had no turn.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -44,8 +45,8 @@ pub struct ClientNames {
 }
 
 impl ClientNames {
-    /// Returns the name of a client's address that leads to the address again. `servers` replace the
-    /// machine's DNS servers, if there are any.
+    /// Returns the name of a client's address that leads to the address again. `servers` replace
+    /// the machine's DNS servers, if there are any.
     pub async fn name(
         &self,
         asker: Asker,
@@ -84,7 +85,8 @@ impl ClientNames {
     }
 }
 
-/// Runs a look-up in its turn. `None` if it had no turn in time; `Some(None)` if there is no answer in time.
+/// Runs a look-up in its turn. `None` if it had no turn in time; `Some(None)` if there is no answer
+/// in time.
 async fn limited<T>(asker: Asker, look_up: impl Future<Output = T>) -> Option<Option<T>> {
     let _turn = timeout(TIMEOUT, LOOK_UPS.wait(asker)).await.ok()??;
     Some(timeout(TIMEOUT, look_up).await.ok())

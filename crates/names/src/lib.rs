@@ -2,8 +2,9 @@
 //!
 //! Names are looked up before a configuration is applied, and again when the TTL of the answer is
 //! over. New addresses are compiled into the configuration. If a look-up fails, the name keeps its
-//! addresses; if it never had any, only requests to its own server fail. Of a request, only the address
-//! of the client is looked up, and only for a `.htaccess` file that names hosts ([`clients`]).
+//! addresses; if it never had any, only requests to its own server fail. Of a request, only the
+//! address of the client is looked up, and only for a `.htaccess` file that names hosts
+//! ([`clients`]).
 //!
 //! [`stream`] connects to an address.
 #![forbid(unsafe_code)]
@@ -44,8 +45,8 @@ pub const START_LOOK_UP_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time after which a failed look-up is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of servers of a name. More would cost each request time, and who answers for a name
-/// could have this server check the health of any number of machines.
+/// Maximum number of servers of a name. More would cost each request time, and who answers for a
+/// name could have this server check the health of any number of machines.
 const MAX_TARGETS: usize = 256;
 
 /// Minimum time for which an answer is valid.
@@ -66,8 +67,8 @@ pub struct Names {
 }
 
 /// Returns the addresses of a host that is not a server of the configuration, for example of an
-/// ACME authority: the address itself, or the result of a look-up. `servers` replace the machine's DNS
-/// servers, if there are any.
+/// ACME authority: the address itself, or the result of a look-up. `servers` replace the machine's
+/// DNS servers, if there are any.
 pub async fn addresses(host: &str, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, String> {
     match host.parse() {
         Ok(address) => Ok(vec![address]),
@@ -142,8 +143,8 @@ impl Names {
         self.is_ahead = false;
     }
 
-    /// The configuration that was prepared cannot be used: the running one stays, and gets the addresses
-    /// that were found meanwhile.
+    /// The configuration that was prepared cannot be used: the running one stays, and gets the
+    /// addresses that were found meanwhile.
     pub fn discard(&mut self, running: &Config) {
         self.keep_only(running);
         self.servers.clone_from(&running.settings.resolver);
@@ -284,7 +285,8 @@ mod tests {
         assert_eq!((targets.len(), cut(&mut targets)), (256, None));
     }
 
-    /// The result of another name may come while a configuration is prepared that is refused in the end.
+    /// The result of another name may come while a configuration is prepared that is refused in the
+    /// end.
     #[tokio::test]
     async fn addresses_that_a_refused_configuration_has_waited_for_are_used_by_the_running_one() {
         let config = |names: &str| {
@@ -319,9 +321,10 @@ mod tests {
                 names.result.send((name.to_owned(), Ok(targets))).unwrap();
             }
             assert_eq!(names.prepare(&refused, CHANGE_LOOK_UP_TIMEOUT).await.len(), 2);
-            match is_used {
-                true => names.commit(&refused),
-                false => names.discard(&running),
+            if is_used {
+                names.commit(&refused)
+            } else {
+                names.discard(&running)
             }
             let changed = timeout_at(Instant::now(), names.changed()).await;
             assert_eq!(changed.is_err(), is_used);

@@ -121,10 +121,7 @@ pub async fn look_up_service(name: &str, servers: &[SocketAddr]) -> Result<Answe
         system.servers = servers.to_vec();
     }
     let answer = query_servers(&system, name, Kind::Srv).await?;
-    match answer.services.is_empty() {
-        true => Err(Problem::Unknown),
-        false => Ok(answer),
-    }
+    if answer.services.is_empty() { Err(Problem::Unknown) } else { Ok(answer) }
 }
 
 /// Queries one server after the other until one answers.
@@ -169,9 +166,10 @@ async fn query(server: SocketAddr, name: &str, kind: Kind) -> io::Result<Answer>
             break answer;
         }
     };
-    match answer.is_truncated {
-        true => query_over_tcp(server, &question, number, name, kind).await,
-        false => Ok(answer),
+    if answer.is_truncated {
+        query_over_tcp(server, &question, number, name, kind).await
+    } else {
+        Ok(answer)
     }
 }
 
@@ -192,8 +190,8 @@ async fn query_over_tcp(
         .map_err(|_| io::Error::other("it answers another question"))
 }
 
-/// Returns the addresses to which this machine has a route, or all if there is none. Many names have
-/// IPv6 addresses, and many machines have no route to those.
+/// Returns the addresses to which this machine has a route, or all if there is none. Many names
+/// have IPv6 addresses, and many machines have no route to those.
 fn reachable(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let has_route = |ip: &IpAddr| {
         let any: IpAddr = if ip.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };

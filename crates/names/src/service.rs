@@ -32,8 +32,8 @@ pub struct Targets {
     pub missing: Option<(String, Problem)>,
 }
 
-/// Looks up the servers of a name. A name with two labels that begin with an underscore is a service,
-/// whose machines were `known` under these addresses before.
+/// Looks up the servers of a name. A name with two labels that begin with an underscore is a
+/// service, whose machines were `known` under these addresses before.
 pub async fn look_up_targets(
     name: &str,
     servers: &[SocketAddr],
@@ -71,8 +71,8 @@ pub async fn look_up_targets(
     }
 }
 
-/// Looks up the machines of these services at once. Some are missing if their DNS servers fail, or do
-/// not answer soon when the answer `is_urgent`.
+/// Looks up the machines of these services at once. Some are missing if their DNS servers fail, or
+/// do not answer soon when the answer `is_urgent`.
 async fn look_up_machines(
     services: &[Service],
     servers: &[SocketAddr],

@@ -70,9 +70,10 @@ impl System {
         }
         let as_it_is = std::iter::once(name.to_owned());
         let searched = self.search.iter().map(|domain| format!("{name}.{domain}"));
-        match name.matches('.').count() >= self.dots {
-            true => as_it_is.chain(searched).collect(),
-            false => searched.chain(as_it_is).collect(),
+        if name.matches('.').count() >= self.dots {
+            as_it_is.chain(searched).collect()
+        } else {
+            searched.chain(as_it_is).collect()
         }
     }
 }

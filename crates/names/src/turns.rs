@@ -1,8 +1,10 @@
 //! Turns of look-ups: a maximum number at once, of which each site has a share.
 //!
-//! 1. A site may use as many turns as are free beside it, and always one. So one site alone has half of them, a second one
-//!    a quarter, and names whose servers do not answer delay the look-ups of their own site only.
-//! 2. A turn that ends goes to the waiting site that uses the fewest, and there to the look-up that waits longest.
+//! 1. A site may use as many turns as are free beside it, and always one. So one site alone has
+//!    half of them, a second one a quarter, and names whose servers do not answer delay the
+//!    look-ups of their own site only.
+//! 2. A turn that ends goes to the waiting site that uses the fewest, and there to the look-up that
+//!    waits longest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;

@@ -28,7 +28,8 @@ use crate::queue::QueueError;
 /// Size in bytes of a slot for an encoded request (`Geometry::for_pool`).
 const SLOT_BYTES: usize = 32 * 1024;
 
-/// Initial capacity in bytes for encoded parameters: wrk's request needs 790, that of a browser without cookies 1,160.
+/// Initial capacity in bytes for encoded parameters: wrk's request needs 790, that of a browser
+/// without cookies 1,160.
 const USUAL_PARAMS_BYTES: usize = 1000;
 
 /// Minimum time between two looks at an overloaded queue.

@@ -90,8 +90,8 @@ impl Instance {
         &self.eventfds
     }
 
-    /// Returns true if the counter of an eventfd is full. Only a hostile worker fills one; if it has
-    /// also made the eventfd blocking, workers that wake the thread wait forever.
+    /// Returns true if the counter of an eventfd is full. Only a hostile worker fills one; if it
+    /// has also made the eventfd blocking, workers that wake the thread wait forever.
     pub fn has_full_eventfd(&self) -> bool {
         let interest = |event| PollFd::new(event, PollFlags::OUT);
         let mut events: Vec<_> = self.eventfds.iter().map(interest).collect();

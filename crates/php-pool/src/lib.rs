@@ -8,8 +8,8 @@
 //!    shared memory.
 //! 5. [`thread`] takes the frames of the response as fast as the worker writes them; [`pending`]
 //!    keeps the part that the client has not taken yet in a [`spool`](howdah_http::spool).
-//! 6. [`head`](howdah_cgi::head) checks the script's head, [`response`] turns it into a response; the connection sends the body at the
-//!    client's pace.
+//! 6. [`head`](howdah_cgi::head) checks the script's head, [`response`] turns it into a response;
+//!    the connection sends the body at the client's pace.
 //!
 //! [`output`] logs the standard output and error of workers, within the application's
 //! [`LogRate`](howdah_sys::log_rate::LogRate).

@@ -109,7 +109,8 @@ pub enum Next {
 }
 
 impl PendingResponse {
-    /// Creates the state of a queued request; `body` is for the part of the response that the client has not taken.
+    /// Creates the state of a queued request; `body` is for the part of the response that the
+    /// client has not taken.
     pub fn new(body: Spool, descriptors: Vec<OwnedFd>) -> Self {
         PendingResponse {
             interim: VecDeque::new(),
@@ -227,25 +228,25 @@ impl PendingResponse {
         (self.head, self.head_taken) = (None, true);
         self.fail(Failure::SpoolFailed);
         self.abandon();
-        Ok(match spool::is_without_room(&problem) {
-            true => Event::None, // one line of the log is for all such responses
-            false => Event::SpoolFailed(problem.to_string()),
-        })
+        // One line of the log is for all responses without room.
+        let is_logged = !spool::is_without_room(&problem);
+        Ok(if is_logged { Event::SpoolFailed(problem.to_string()) } else { Event::None })
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
         let (severity, message) = &mut self.log;
         *severity = log.severity;
         message.extend_from_slice(log.message);
-        Ok(match log.more && message.len() < MAX_LOG_BYTES {
-            true => Event::None,
-            false => Event::Log(*severity, std::mem::take(message)),
+        Ok(if log.more && message.len() < MAX_LOG_BYTES {
+            Event::None
+        } else {
+            Event::Log(*severity, std::mem::take(message))
         })
     }
 
-    /// Returns true if the client may have the response so far. What a worker has published only because
-    /// of a message for the log waits for the rest: the length is known then, and a worker that dies
-    /// before costs a 502 and no page that is cut.
+    /// Returns true if the client may have the response so far. What a worker has published only
+    /// because of a message for the log waits for the rest: the length is known then, and a worker
+    /// that dies before costs a 502 and no page that is cut.
     fn is_released(&self) -> bool {
         self.ended || self.is_flushed || self.body.len() >= MAX_HELD
     }
@@ -253,9 +254,10 @@ impl PendingResponse {
     /// Returns the beginning of a message for the log whose end will not come: its worker has died.
     pub fn unfinished_log(&mut self) -> Event {
         let (severity, message) = &mut self.log;
-        match message.is_empty() {
-            true => Event::None,
-            false => Event::Log(*severity, std::mem::take(message)),
+        if message.is_empty() {
+            Event::None
+        } else {
+            Event::Log(*severity, std::mem::take(message))
         }
     }
 

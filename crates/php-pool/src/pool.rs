@@ -24,8 +24,8 @@ pub struct PoolLimits {
     pub prototype_timeout: Option<Duration>,
 }
 
-/// Time without workers after which one of several applications is unloaded that keeps no worker, unless
-/// its configuration says otherwise.
+/// Time without workers after which one of several applications is unloaded that keeps no worker,
+/// unless its configuration says otherwise.
 const DEFAULT_UNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl PoolLimits {
@@ -56,7 +56,8 @@ impl PoolLimits {
     }
 
     /// Returns the time without workers after which an application is unloaded; `None`: never.
-    /// `has_neighbours`: it is one of several applications. A single one has nobody to give memory to.
+    /// `has_neighbours`: it is one of several applications. A single one has nobody to give memory
+    /// to.
     pub fn unload_timeout(&self, has_neighbours: bool) -> Option<Duration> {
         let default = (has_neighbours && self.spare == 0).then_some(DEFAULT_UNLOAD_TIMEOUT);
         self.prototype_timeout.or(default)
@@ -100,8 +101,8 @@ pub struct PoolState {
 /// Changes to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Number of workers to start. If there are any, retirements that no worker has followed yet are to
-    /// be cancelled.
+    /// Number of workers to start. If there are any, retirements that no worker has followed yet
+    /// are to be cancelled.
     pub spawn: u32,
     /// Number of idle workers to end.
     pub retire: u32,

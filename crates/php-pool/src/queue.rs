@@ -1,8 +1,8 @@
 //! Queue of an application, with at most one [`Instance`] that takes from it.
 //!
-//! Requests wait in private memory and move to the region's slots in the order of `waiting`, as slots become free;
-//! workers take them from there. The key of a slot identifies the waiting thread. The region has
-//! that information too, but workers could change it, so it is only a hint.
+//! Requests wait in private memory and move to the region's slots in the order of `waiting`, as
+//! slots become free; workers take them from there. The key of a slot identifies the waiting
+//! thread. The region has that information too, but workers could change it, so it is only a hint.
 
 mod absence;
 mod busy;
@@ -123,13 +123,15 @@ impl Queued for Waiting {
 }
 
 impl Queue {
-    /// Returns the version of PHP that the prototype has reported last; `None` before it has started.
+    /// Returns the version of PHP that the prototype has reported last; `None` before it has
+    /// started.
     pub fn php_version(&self) -> Option<String> {
         let version = self.php_version.lock().unwrap_or_else(PoisonError::into_inner);
         (!version.is_empty()).then(|| version.to_string())
     }
 
-    /// Stores the version of PHP that a prototype has reported. Anything but a short version is ignored.
+    /// Stores the version of PHP that a prototype has reported. Anything but a short version is
+    /// ignored.
     pub fn set_php_version(&self, version: &str) {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-+~".contains(&byte);
         if version.len() <= 32 && version.bytes().all(is_part) {
@@ -137,8 +139,8 @@ impl Queue {
         }
     }
 
-    /// Creates a queue for at most `limit` waiting requests, without an instance. With `is_fair`, flows
-    /// take turns exactly; requests of overloaded flows are given up after `patience`.
+    /// Creates a queue for at most `limit` waiting requests, without an instance. With `is_fair`,
+    /// flows take turns exactly; requests of overloaded flows are given up after `patience`.
     pub fn new(limit: usize, is_fair: bool, patience: Option<Duration>) -> Self {
         let counters = Counters::new(clock::wall_seconds());
         let patience = patience.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
@@ -180,7 +182,8 @@ impl Queue {
             return Err(QueueError::Stopped(reason.clone()));
         }
         let direct = inner.waiting.is_empty() && inner.has_room();
-        // Those that processes can run do not wait, although some of the processes may not have started.
+        // Those that processes can run do not wait, although some of the processes may not have
+        // started.
         let (can_run, limit) = match &inner.serving {
             Some(serving) => (self.can_run(serving.instance.worker_count()), self.limit),
             // While the application loads PHP, as many wait as its slots would take.
@@ -274,8 +277,8 @@ impl Queue {
         running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
-    /// Returns requests that have run for longer than `limit` microseconds, each only once, and the time in
-    /// microseconds within which there will be no other.
+    /// Returns requests that have run for longer than `limit` microseconds, each only once, and the
+    /// time in microseconds within which there will be no other.
     pub fn take_slow_requests(&self, limit: u64) -> (Vec<SlowRequest>, u64) {
         let mut inner = self.lock();
         let (now, mut found, mut pause) = (clock::monotonic_us(), Vec::new(), limit);
@@ -380,8 +383,8 @@ impl Queue {
         load
     }
 
-    /// Returns the name of the part of the shared memory, or of what belongs to it, that workers have
-    /// damaged; `None` if there is none.
+    /// Returns the name of the part of the shared memory, or of what belongs to it, that workers
+    /// have damaged; `None` if there is none.
     pub fn damage(&self) -> Option<&'static str> {
         let inner = self.lock();
         let serving = inner.serving.as_ref()?;
@@ -489,10 +492,7 @@ impl Inner {
     fn has_room(&self) -> bool {
         self.serving.as_ref().is_some_and(|serving| {
             let workers = serving.instance.worker_count();
-            let limit = match self.is_fair {
-                true => workers.max(1),
-                false => (2 * workers).max(MIN_IN_SLOTS),
-            };
+            let limit = if self.is_fair { workers.max(1) } else { (2 * workers).max(MIN_IN_SLOTS) };
             serving.in_slots < limit && serving.producer.has_slot()
         })
     }

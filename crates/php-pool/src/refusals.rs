@@ -1,5 +1,6 @@
-//! Limits the log lines about requests that an application's queue has refused, apart from those of its scripts: the
-//! first is written at once, then one a minute with the number of those in between. Each reason has a limit of its own.
+//! Limits the log lines about requests that an application's queue has refused, apart from those of
+//! its scripts: the first is written at once, then one a minute with the number of those in
+//! between. Each reason has a limit of its own.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,8 +23,8 @@ struct Limit {
 }
 
 impl Refusals {
-    /// Counts a refused request. Returns the number of requests without a line since the last one if this one is to be
-    /// logged. `now` is in microseconds of the monotonic clock.
+    /// Counts a refused request. Returns the number of requests without a line since the last one
+    /// if this one is to be logged. `now` is in microseconds of the monotonic clock.
     pub(crate) fn count(&self, refused: &QueueError, now: u64) -> Option<u64> {
         let [full, overloaded, timeout, stopped] =
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);

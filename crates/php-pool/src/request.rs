@@ -40,8 +40,8 @@ impl RequestKey {
 
 /// The caches whose responses a script may purge.
 pub trait Purger: fmt::Debug + Send + Sync {
-    /// Purges the responses with one of the tags; `is_all`: all. `is_soft`: they become stale instead of
-    /// being removed.
+    /// Purges the responses with one of the tags; `is_all`: all. `is_soft`: they become stale
+    /// instead of being removed.
     fn purge(&self, is_all: bool, is_soft: bool, tags: Vec<Vec<u8>>);
 }
 

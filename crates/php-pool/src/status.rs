@@ -49,8 +49,8 @@ pub struct PoolStatus {
     pub waiting_time: u64,
     /// Maximum waiting time of a request since `start_time`.
     pub max_waiting_time: u64,
-    /// Number of workers that have ended after a request, by the reason. Reasons without any are left
-    /// out.
+    /// Number of workers that have ended after a request, by the reason. Reasons without any are
+    /// left out.
     pub retired: Vec<(Retirement, u64)>,
     /// State of OPcache, as a worker has last reported it; `None` if none has.
     pub opcache: Option<OpcacheUsage>,

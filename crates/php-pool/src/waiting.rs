@@ -1,18 +1,20 @@
 //! The requests that wait for a worker, and their order.
 //!
-//! Each request belongs to a flow. Within a flow requests are in the order of their arrival, and flows
-//! take turns (as in FQ-CoDel, RFC 8290, with requests for packets). A flow without waiting requests
-//! that gets one is new, and new flows are served first. After its first turn it is an old one until its
-//! turn comes, it has none, and all others have had a turn since its last. So the one request of a visitor
-//! does not wait for the many of another, and not for those of clients that send one after the other.
-//! So that flows that are always new do not starve old ones, an old one is served after
-//! [`MAX_NEW_IN_A_ROW`] new ones. If all requests are of one flow, this is a simple queue.
+//! Each request belongs to a flow. Within a flow requests are in the order of their arrival, and
+//! flows take turns (as in FQ-CoDel, RFC 8290, with requests for packets). A flow without waiting
+//! requests that gets one is new, and new flows are served first. After its first turn it is an old
+//! one until its turn comes, it has none, and all others have had a turn since its last. So the one
+//! request of a visitor does not wait for the many of another, and not for those of clients that
+//! send one after the other. So that flows that are always new do not starve old ones, an old one
+//! is served after [`MAX_NEW_IN_A_ROW`] new ones. If all requests are of one flow, this is a simple
+//! queue.
 //!
 //! A flow may have a maximum of running requests: it has no turn while it has so many.
 //!
 //! With a patience, a flow is overloaded if all its requests have waited longer than that, for as
-//! long as that (CoDel, RFC 8289). Then requests that have waited longer are given up: their clients
-//! have left or will have left before they are served, and the others need not wait for them.
+//! long as that (CoDel, RFC 8289). Then requests that have waited longer are given up: their
+//! clients have left or will have left before they are served, and the others need not wait for
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -82,7 +84,8 @@ impl<T> Default for WaitingList<T> {
 }
 
 impl<T: Queued> WaitingList<T> {
-    /// Creates an empty list. Requests of overloaded flows are given up after `patience` microseconds.
+    /// Creates an empty list. Requests of overloaded flows are given up after `patience`
+    /// microseconds.
     pub fn new(patience: Option<u64>) -> Self {
         WaitingList { patience, ..WaitingList::default() }
     }
@@ -136,10 +139,11 @@ impl<T: Queued> WaitingList<T> {
     pub fn next(&mut self, now: u64) -> Option<T> {
         self.drop_empty_flows();
         let is_turn_of_old = self.new_in_a_row >= MAX_NEW_IN_A_ROW;
-        let request = match is_turn_of_old {
-            true => self.next_old(now).or_else(|| self.next_new(now)),
-            false => self.next_new(now).or_else(|| self.next_old(now)),
-        }?;
+        let request = (if is_turn_of_old {
+            self.next_old(now).or_else(|| self.next_new(now))
+        } else {
+            self.next_new(now).or_else(|| self.next_old(now))
+        })?;
         self.len -= 1;
         let flow = request.flow();
         if flow.max_running.is_some() {
@@ -225,8 +229,8 @@ impl<T: Queued> WaitingList<T> {
                     return Some(request);
                 }
                 Turn::Full => self.old.push_back(key),
-                // Its client may just have been served, and send the next request: that is not to be
-                // served before those of all others.
+                // Its client may just have been served, and send the next request: that is not to
+                // be served before those of all others.
                 Turn::Empty if self.has_had_a_turn_lately(key) => self.old.push_back(key),
                 Turn::Empty => drop(self.flows.remove(&key)),
             }
@@ -257,8 +261,8 @@ impl<T: Queued> WaitingList<T> {
         Turn::Request(first)
     }
 
-    /// Forgets flows without requests if there are many: clients with a new key for each request would
-    /// leave one for each.
+    /// Forgets flows without requests if there are many: clients with a new key for each request
+    /// would leave one for each.
     fn drop_empty_flows(&mut self) {
         if self.flows.len() > 2 * self.len + MIN_EMPTY_FLOWS {
             self.flows.retain(|_, flow| !flow.requests.is_empty());

@@ -70,8 +70,8 @@ fn flows_that_are_always_new_do_not_starve_an_old_one() {
     panic!("{turns} turns");
 }
 
-/// Each of fifty clients sends its next request when the last one is answered, from the moment at which
-/// the pool of four was idle. A visitor that sends less than its share is served before them.
+/// Each of fifty clients sends its next request when the last one is answered, from the moment at
+/// which the pool of four was idle. A visitor that sends less than its share is served before them.
 #[test]
 fn clients_that_send_one_request_after_the_other_are_not_new_each_time() {
     let mut list = WaitingList::default();
@@ -216,9 +216,9 @@ proptest! {
     }
 }
 
-/// Serves 50 attackers, each of which has this many requests at all times, and an honest visitor, on
-/// four workers. Scripts take a thousand steps. Returns the steps from each request of the visitor to
-/// its response.
+/// Serves 50 attackers, each of which has this many requests at all times, and an honest visitor,
+/// on four workers. Scripts take a thousand steps. Returns the steps from each request of the
+/// visitor to its response.
 fn visits(requests_of_attacker: usize, fair: bool) -> Vec<u64> {
     const WORKERS: usize = 4;
     const STEPS: u64 = 1000;
@@ -246,8 +246,8 @@ fn visits(requests_of_attacker: usize, fair: bool) -> Vec<u64> {
                 *worker = None;
             }
         }
-        // The visitor asks now and then, not in step with the workers. In between, each attacker has a
-        // turn, which takes 12,500 steps.
+        // The visitor asks now and then, not in step with the workers. In between, each attacker
+        // has a turn, which takes 12,500 steps.
         if is_served && now % 16_001 == 16_000 {
             list.push(Request { flow: flow(0xf00d), queued: now, number: 0 });
             is_served = false;

@@ -175,7 +175,8 @@ impl Handler for RequestHandler {
     }
 }
 
-/// Records the site of a request, as far as it is known. Returns false if there is no memory left for its requests.
+/// Records the site of a request, as far as it is known. Returns false if there is no memory left
+/// for its requests.
 fn admits(routed: &Routed<'_>, step: &Step<'_>, exchange: &Exchange<'_>) -> bool {
     if let Some(site) = routed.site(step) {
         exchange.request.handling.set_site(site);
@@ -183,15 +184,14 @@ fn admits(routed: &Routed<'_>, step: &Step<'_>, exchange: &Exchange<'_>) -> bool
     exchange.admits()
 }
 
-/// Returns the access logs of a request: those of an action, else those of the application that has run
-/// its script, else those of the listener.
+/// Returns the access logs of a request: those of an action, else those of the application that has
+/// run its script, else those of the listener.
 fn logs(snapshot: &Snapshot, effects: &Effects<'_>, request: &Request) -> Option<Arc<[AccessLog]>> {
-    let of_application = match effects.has_own_log || snapshot.application_logs.is_empty() {
-        true => None,
-        false => {
-            let of = |name: &str| snapshot.application_logs.get(name).cloned();
-            request.handling.script(|script| of(script.application())).flatten()
-        }
+    let of_application = if effects.has_own_log || snapshot.application_logs.is_empty() {
+        None
+    } else {
+        let of = |name: &str| snapshot.application_logs.get(name).cloned();
+        request.handling.script(|script| of(script.application())).flatten()
     };
     of_application.or_else(|| effects.access_log.cloned())
 }

@@ -1,7 +1,7 @@
 //! `.htaccess`: requests to directories in which files of Apache's directives hold.
 //!
-//! `howdah_htaccess` has the directives and their order, [`howdah_routing::htaccess_state`] what is kept of a site between
-//! requests. This module takes one request through them:
+//! `howdah_htaccess` has the directives and their order, [`howdah_routing::htaccess_state`] what is
+//! kept of a site between requests. This module takes one request through them:
 //!
 //! - `answer`: the phases of the engine, and what its outcome leads to.
 //! - `response`: responses with files and errors, and the fields that directives change.

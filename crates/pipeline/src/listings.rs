@@ -70,14 +70,9 @@ impl Listings {
             Ok(Rendered { content_type, body }) => {
                 let response =
                     Response::new(200, Body::from(body)).with("Content-Type", content_type);
-                match is_page {
-                    // Whatever a name contains, the browser runs nothing.
-                    true => response.with(
-                        "Content-Security-Policy",
-                        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'",
-                    ),
-                    false => response,
-                }
+                // Whatever a name contains, the browser runs nothing.
+                let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'";
+                if is_page { response.with("Content-Security-Policy", policy) } else { response }
             }
             Err(reason) => respond::refuse(reason),
         }

@@ -10,15 +10,16 @@ use howdah_sys::log::Level;
 
 use crate::context::Context;
 
-/// Returns the response for an error that the pipeline has met. Logs the reason, if nothing else has logged it.
+/// Returns the response for an error that the pipeline has met. Logs the reason, if nothing else
+/// has logged it.
 pub fn refuse(context: &Context<'_>, exchange: &Exchange<'_>, error: RequestError) -> Response {
     let reason = match error {
         RequestError::NotRunning => {
             "the application of \"ping\" is not running; earlier log lines with its name say why"
         }
         RequestError::TooManyPasswords => {
-            "too many passwords of the users_file of basic_auth are being checked; a \"limit\" of the \
-             action, which is checked before, slows down who tries passwords"
+            "too many passwords of the users_file of basic_auth are being checked; a \"limit\" of \
+             the action, which is checked before, slows down who tries passwords"
         }
         RequestError::NotCached => {
             "the request says only-if-cached, and the cache has no response to it"
@@ -29,8 +30,8 @@ pub fn refuse(context: &Context<'_>, exchange: &Exchange<'_>, error: RequestErro
     respond::refuse(error)
 }
 
-/// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals are
-/// logged where they are decided. `max_body_size` is that of the actions.
+/// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals
+/// are logged where they are decided. `max_body_size` is that of the actions.
 pub fn log(
     context: &Context<'_>,
     max_body_size: Option<&BodyLimit>,
@@ -62,8 +63,8 @@ pub fn log(
     write(context, exchange, response.status, &reason);
 }
 
-/// Logs that the request was refused because a database of addresses could not be read, and forgets that for its
-/// error page.
+/// Logs that the request was refused because a database of addresses could not be read, and forgets
+/// that for its error page.
 pub fn log_unread_database(context: &Context<'_>, exchange: &Exchange<'_>) {
     let handling = &exchange.request.handling;
     if let Some(database) = handling.unread_database() {

@@ -60,9 +60,12 @@ async fn accept_until(
         thread.shortage.note(&stream);
         io::Result::Ok((stream, info))
     };
-    let accept_if_room = |socket: &OwnedFd| match descriptor_shortage::is_full(thread, socket) {
-        true if descriptor_shortage::has_pending_client(socket) => Ok(None),
-        _ => accept(socket).map(Some),
+    let accept_if_room = |socket: &OwnedFd| {
+        let is_full = descriptor_shortage::is_full(thread, socket);
+        if is_full && descriptor_shortage::has_pending_client(socket) {
+            return Ok(None);
+        }
+        accept(socket).map(Some)
     };
     let next = async || loop {
         match socket.async_io(Interest::READABLE, accept_if_room).await {

@@ -32,8 +32,8 @@ use crate::stream::Stream;
 /// Maximum number of bytes read and dropped from a client that speaks another protocol.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 
-/// Starts the task of this thread that serves a connection to its end. The caller has counted the connection
-/// as accepted; then it is counted as closed.
+/// Starts the task of this thread that serves a connection to its end. The caller has counted the
+/// connection as accepted; then it is counted as closed.
 pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
     let Accepted { stream, info, listener } = accepted;
     let drain = thread.listeners.connection(&listener);
@@ -75,15 +75,16 @@ fn spawn(
     serving: impl Future<Output = ()> + 'static,
 ) {
     let thread = Rc::clone(thread);
-    drop(match permits.is_empty() {
-        true => spawn_local(InTurns { thread, task: serving }),
-        false => spawn_local(InTurns {
+    drop(if permits.is_empty() {
+        spawn_local(InTurns { thread, task: serving })
+    } else {
+        spawn_local(InTurns {
             thread,
             task: async move {
                 serving.await;
                 drop(permits);
             },
-        }),
+        })
     });
 }
 

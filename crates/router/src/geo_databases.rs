@@ -1,5 +1,5 @@
-//! Reads the databases of addresses that variables name, when a configuration is prepared and when a file
-//! changes.
+//! Reads the databases of addresses that variables name, when a configuration is prepared and when
+//! a file changes.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -36,8 +36,8 @@ pub struct GeoWatch {
 /// Files that were refused, so that each is logged once.
 type Refused = HashMap<PathBuf, Option<FileStamp>>;
 
-/// Reads the databases of a configuration that have not been read yet. Returns the files that cannot be
-/// read, each with the problem and the place.
+/// Reads the databases of a configuration that have not been read yet. Returns the files that
+/// cannot be read, each with the problem and the place.
 pub fn read_new(
     databases: &[(String, Arc<GeoDatabase>)],
     progress: &DiskProgress,
@@ -63,7 +63,8 @@ pub fn read(file: &Path) -> Result<GeoContent, String> {
     read_with(file, || {}, || {})
 }
 
-/// Reads a database file. `begins` is called before each access to the disk, `computes` after the last one.
+/// Reads a database file. `begins` is called before each access to the disk, `computes` after the
+/// last one.
 fn read_with(
     file: &Path,
     begins: impl Fn(),
@@ -114,8 +115,8 @@ impl GeoWatch {
         self.due = Instant::now() + CHECK_INTERVAL;
     }
 
-    /// Looks at the files on another thread, unless the last look has not ended. A changed file that is
-    /// not valid leaves the old content in use.
+    /// Looks at the files on another thread, unless the last look has not ended. A changed file
+    /// that is not valid leaves the old content in use.
     pub async fn look(&mut self, config: &Config, log: &Arc<Log>) {
         match &mut self.look {
             Some(look) if !look.is_finished() => return,

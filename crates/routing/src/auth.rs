@@ -68,11 +68,10 @@ impl BasicAuth {
             PasswordLookup::Refused => Err(RequestError::Unauthenticated),
             PasswordLookup::Compare { hash, real, known } => {
                 let client = request.connection.peer.map(|peer| peer.ip());
-                let turn = match hash.is_slow() {
-                    true => {
-                        Some(self.file.turn(client).await.ok_or(RequestError::TooManyPasswords)?)
-                    }
-                    false => None,
+                let turn = if hash.is_slow() {
+                    Some(self.file.turn(client).await.ok_or(RequestError::TooManyPasswords)?)
+                } else {
+                    None
                 };
                 // Another request may have verified the same password while this one waited.
                 if users.is_verified(&name, &known) {

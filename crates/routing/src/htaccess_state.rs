@@ -1,4 +1,5 @@
-//! State of sites with `.htaccess` files: what threads and configurations keep of them between requests.
+//! State of sites with `.htaccess` files: what threads and configurations keep of them between
+//! requests.
 //!
 //! - `site`: the settings of an application or a share, and the engines of a thread.
 //! - `compiled`: compiled files, which threads share.

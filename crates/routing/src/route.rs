@@ -5,9 +5,9 @@
 //!    ([`matching`]) selects the action. An index ([`crate::snapshot::index`]) leaves out steps of
 //!    long routes that cannot hold. Captures of regular expressions are kept if the action names
 //!    them.
-//! 3. The action checks addresses and limits, asks for a password, rewrites the path (`rewrite`), and passes
-//!    the request on or answers it: `return`, an application, an upstream, a status page, or a file
-//!    (`share`), whose fallback is another action.
+//! 3. The action checks addresses and limits, asks for a password, rewrites the path (`rewrite`),
+//!    and passes the request on or answers it: `return`, an application, an upstream, a status
+//!    page, or a file (`share`), whose fallback is another action.
 //! 4. The options of all actions on the way are merged ([`Effects`]).
 //!
 //! Routing never waits for I/O, except for file system calls that the cache of files does not save.
@@ -318,7 +318,8 @@ impl<'s> Routing<'s> {
         }
     }
 
-    /// Returns the error for a name that the document does not define: a file that cannot be used may do so.
+    /// Returns the error for a name that the document does not define: a file that cannot be used
+    /// may do so.
     fn undefined(&self) -> RequestError {
         if self.snapshot.config.left_out.is_empty() {
             RequestError::NotFound
@@ -367,10 +368,8 @@ impl<'s> Routing<'s> {
 
     fn log_step(&self, name: &str, index: usize, selected: bool) {
         let slash = if name.is_empty() { "" } else { "/" };
-        let (level, what) = match selected {
-            true => (Level::Notice, "selected"),
-            false => (Level::Info, "discarded"),
-        };
+        let (level, what) =
+            if selected { (Level::Notice, "selected") } else { (Level::Info, "discarded") };
         self.log.log().write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
     }
 
@@ -490,9 +489,12 @@ impl<'s> Routing<'s> {
             Location::Fixed(location) => location.clone(),
             Location::Variable(template) => Bytes::from(location::expand(template, &source)),
         });
-        let location = location.map(|location| match answer.keep_query {
-            true => Bytes::from(location::with_query(&location, &request.query)),
-            false => location,
+        let location = location.map(|location| {
+            if answer.keep_query {
+                Bytes::from(location::with_query(&location, &request.query))
+            } else {
+                location
+            }
         });
         if let Some(location) = location.filter(|_| !is_error) {
             response.fields.push("Location", location);
@@ -509,7 +511,8 @@ fn enter_action<'s>(step: &'s RouteStep, request: &mut Request) -> Next<'s> {
     Next::Action(&step.action)
 }
 
-/// Adds what an action has for scripts: variables, whose values are those at this moment, and settings.
+/// Adds what an action has for scripts: variables, whose values are those at this moment, and
+/// settings.
 fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) {
     let (variables, settings) = (&action.options.environment, &action.options.php_settings);
     if variables.is_empty() && settings.is_empty() {

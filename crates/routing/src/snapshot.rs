@@ -139,9 +139,10 @@ impl Snapshot {
             chunked_bodies: http.chunked_transform,
             discard_unsafe_fields: http.discard_unsafe_fields,
             strict: http.strict_requests,
-            server: Bytes::from_static(match http.server_version {
-                true => concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes(),
-                false => b"Howdah",
+            server: Bytes::from_static(if http.server_version {
+                concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes()
+            } else {
+                b"Howdah"
             }),
             temporary: match &http.body_temp_path {
                 Some(path) => path.as_path().into(),

@@ -1,8 +1,9 @@
-//! Looks at the applications of the running document: whether those without a process could start, and whether
-//! those that run have their document roots.
+//! Looks at the applications of the running document: whether those without a process could start,
+//! and whether those that run have their document roots.
 //!
-//! Carried out by a process of [`file_helpers`](crate::file_helpers), as a directory may be on a network drive that
-//! does not answer. Such an application is left out of the next looks for a while, so that the others are looked at.
+//! Carried out by a process of [`file_helpers`](crate::file_helpers), as a directory may be on a
+//! network drive that does not answer. Such an application is left out of the next looks for a
+//! while, so that the others are looked at.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,8 @@ use crate::options::Options;
 use crate::prototype::{check_roots, preflight};
 use crate::start_files;
 
-/// Time after which a directory that is missing is looked at again: a deployment may be exchanging it.
+/// Time after which a directory that is missing is looked at again: a deployment may be exchanging
+/// it.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
 /// Time for which an application is left out whose directory has not answered.
@@ -78,8 +80,8 @@ fn problem(options: &Options, app: &CheckedApplication) -> Option<Problem> {
     }
 }
 
-/// Returns the name of an application that starts and a file that it may wait for, as a problem with the key
-/// [`CHANGED`], if that has changed since its start began.
+/// Returns the name of an application that starts and a file that it may wait for, as a problem
+/// with the key [`CHANGED`], if that has changed since its start began.
 fn changed_file(app: &CheckedApplication) -> Option<(String, Problem)> {
     let (_, since) = app.starting?;
     progress(&app.spec);
@@ -130,8 +132,9 @@ fn mount_of<'m>(path: &str, mounts: &'m [PathBuf]) -> Option<&'m Path> {
 }
 
 impl Hung {
-    /// Records that a look has ended without an answer. `error` names the application as [`progress`] did. Others in
-    /// the same of `mounts` would not answer, either. Returns false if the error names none.
+    /// Records that a look has ended without an answer. `error` names the application as
+    /// [`progress`] did. Others in the same of `mounts` would not answer, either. Returns false if
+    /// the error names none.
     pub(crate) fn add(
         &mut self,
         checked: &[CheckedApplication],
@@ -168,8 +171,8 @@ impl Hung {
         at.is_some_and(|at| self.is_next_without || now.saturating_duration_since(at) < HUNG_PAUSE)
     }
 
-    /// Records a look that was answered. Returns the problems of the applications that were left out, as far as
-    /// they still exist.
+    /// Records a look that was answered. Returns the problems of the applications that were left
+    /// out, as far as they still exist.
     pub(crate) fn answered(
         &mut self,
         checked: &[CheckedApplication],

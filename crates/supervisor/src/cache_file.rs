@@ -1,9 +1,9 @@
-//! Files of caches. The supervisor opens them, and the router gets the descriptor: no application can
-//! open such a file, also if its user is the one whose files the router reads.
+//! Files of caches. The supervisor opens them, and the router gets the descriptor: no application
+//! can open such a file, also if its user is the one whose files the router reads.
 //!
-//! A file belongs to this process's user, and only that user can write to its directory. It is locked
-//! until the last process that has the descriptor ends: of the two servers of an upgrade, only one
-//! uses it.
+//! A file belongs to this process's user, and only that user can write to its directory. It is
+//! locked until the last process that has the descriptor ends: of the two servers of an upgrade,
+//! only one uses it.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use rustix::process::geteuid;
 
 use crate::safe_path::SafePath;
 
-/// Opens and locks a file of a cache, and makes it and its directory if they do not exist. `None` if
-/// another process uses it.
+/// Opens and locks a file of a cache, and makes it and its directory if they do not exist. `None`
+/// if another process uses it.
 pub(crate) fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
     if let Some(directory) = path.parent() {
         make_directory(directory)?;
@@ -61,12 +61,13 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 
 fn check_directory(found: &Stat) -> io::Result<()> {
     let is_trusted = found.st_uid == 0 || found.st_uid == geteuid().as_raw();
-    match is_trusted && found.st_mode & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(io::Error::other(
-            "others can write to the directory; it must belong to root, or to the user that starts the \
-             server, with mode 0700",
-        )),
+    if is_trusted && found.st_mode & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other(
+            "others can write to the directory; it must belong to root, or to the user that \
+             starts the server, with mode 0700",
+        ))
     }
 }
 
@@ -76,12 +77,13 @@ fn check_file(file: &File) -> io::Result<()> {
         && found.st_uid == geteuid().as_raw()
         && found.st_mode & 0o077 == 0
         && found.st_nlink == 1;
-    match is_own {
-        true => Ok(()),
-        false => Err(io::Error::other(
-            "the file is not a regular file of the user that starts the server with mode 0600 and one \
-             name; remove it",
-        )),
+    if is_own {
+        Ok(())
+    } else {
+        Err(io::Error::other(
+            "the file is not a regular file of the user that starts the server with mode 0600 and \
+             one name; remove it",
+        ))
     }
 }
 

@@ -109,9 +109,10 @@ pub(crate) fn delete(state: Option<&Path>, name: &str) -> io::Result<()> {
 
 /// Reads a bundle that is stored below the state directory.
 pub(crate) fn stored(state: &Path, name: &str) -> io::Result<Vec<u8>> {
-    match is_plain(name) {
-        true => read(&state.join("certs").join(name)),
-        false => Err(io::Error::other("not a valid certificate name")),
+    if is_plain(name) {
+        read(&state.join("certs").join(name))
+    } else {
+        Err(io::Error::other("not a valid certificate name"))
     }
 }
 
@@ -127,7 +128,8 @@ fn limited(file: File) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that a listener's `tls` names. Fails unless the content is certificates, keys
-/// and lists of revoked certificates in PEM, or an OCSP response, so that the router gets no other file that only root can read.
+/// and lists of revoked certificates in PEM, or an OCSP response, so that the router gets no other
+/// file that only root can read.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
@@ -144,12 +146,13 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     ];
     // An OCSPResponse (RFC 6960, 4.2.1) of status "successful".
     let is_ocsp = text.get(4..7) == Some(&[0x0a, 1, 0][..]) && text.starts_with(&[0x30, 0x82]);
-    match is_ocsp || is_pem.iter().any(|marker| has(marker.as_bytes())) {
-        true => Ok(text),
-        false => Err(io::Error::other(
+    if is_ocsp || is_pem.iter().any(|marker| has(marker.as_bytes())) {
+        Ok(text)
+    } else {
+        Err(io::Error::other(
             "it holds neither a certificate nor a private key (PEM, not encrypted) nor a list of \
              revoked certificates (PEM) nor an OCSP response (DER)",
-        )),
+        ))
     }
 }
 

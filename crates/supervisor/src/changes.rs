@@ -35,7 +35,8 @@ pub(crate) struct Changes {
     /// Another change waits for the one that was asked for last.
     pub(crate) is_hurried: bool,
     former: VecDeque<Former>,
-    /// Numbers of former configurations, the oldest first, and when the router cannot use them any more.
+    /// Numbers of former configurations, the oldest first, and when the router cannot use them any
+    /// more.
     former_generations: VecDeque<(u32, Instant)>,
 }
 
@@ -79,8 +80,8 @@ impl Changes {
         self.candidate.is_some()
     }
 
-    /// Returns the document of a change that has begun, and is neither being stored nor committed: it is
-    /// being stored from now on.
+    /// Returns the document of a change that has begun, and is neither being stored nor committed:
+    /// it is being stored from now on.
     pub(crate) fn begin_saving(&mut self, generation: u32) -> Option<&[u8]> {
         let candidate = self.candidate.as_mut().filter(|candidate| !candidate.is_committed);
         let candidate = candidate.filter(|candidate| candidate.next.generation == generation);
@@ -89,7 +90,8 @@ impl Changes {
         Some(candidate.next.document.as_slice())
     }
 
-    /// Returns true if a document is being stored. The change can neither be ended nor abandoned meanwhile.
+    /// Returns true if a document is being stored. The change can neither be ended nor abandoned
+    /// meanwhile.
     pub(crate) fn is_saving(&self) -> bool {
         self.candidate.as_ref().is_some_and(|candidate| candidate.is_saving)
     }
@@ -135,7 +137,8 @@ impl Changes {
         self.candidate.take_if(is_over).is_some()
     }
 
-    /// Ends the change because the router has ended. One whose document is being stored is decided by that.
+    /// Ends the change because the router has ended. One whose document is being stored is decided
+    /// by that.
     pub(crate) fn abandon(&mut self) {
         self.candidate.take_if(|candidate| !candidate.is_saving);
     }

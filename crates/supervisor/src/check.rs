@@ -51,8 +51,8 @@ pub struct Findings {
     pub settings: Vec<(String, String)>,
 }
 
-/// What is known of PHP's start, by the settings of the applications that have started it. PHP is loaded once for all
-/// of which these are the same.
+/// What is known of PHP's start, by the settings of the applications that have started it. PHP is
+/// loaded once for all of which these are the same.
 #[derive(Default)]
 pub struct Starts(HashMap<Vec<u8>, Start>);
 
@@ -128,8 +128,8 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
     }
 }
 
-/// Leaves the part of a specification out that a mistake is in, so that others are found. `gone` gets document
-/// roots that are left out. Returns false if nothing is left out.
+/// Leaves the part of a specification out that a mistake is in, so that others are found. `gone`
+/// gets document roots that are left out. Returns false if nothing is left out.
 fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> bool {
     match key {
         // Others may not enter the directories of the user that is missing.

@@ -15,8 +15,8 @@ pub(crate) struct ControlGroups {
 }
 
 impl ControlGroups {
-    /// Records whether another server may have processes in the same groups. While one may, no group is
-    /// killed or removed.
+    /// Records whether another server may have processes in the same groups. While one may, no
+    /// group is killed or removed.
     pub(crate) fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
     }
@@ -31,8 +31,8 @@ impl ControlGroups {
         self.made.extend(names.iter().map(PathBuf::from));
     }
 
-    /// Moves a process into a group; creates the group if it does not exist, and writes `settings` to its
-    /// files.
+    /// Moves a process into a group; creates the group if it does not exist, and writes `settings`
+    /// to its files.
     pub(crate) fn put(
         &mut self,
         group: &str,
@@ -144,8 +144,8 @@ impl ControlGroups {
     }
 }
 
-/// Writes to a file of a group. Its controller is turned on in the groups above, where it is off and
-/// they allow it.
+/// Writes to a file of a group. Its controller is turned on in the groups above, where it is off
+/// and they allow it.
 fn set(root: &Path, group: &Path, file: &str, value: &str) -> io::Result<()> {
     let controller = file.split('.').next().unwrap_or_default();
     if !group.join(file).exists() {
@@ -266,7 +266,8 @@ mod tests {
         assert!(problem.contains(&way), "{problem}");
     }
 
-    /// In the kernel's own hierarchy, with a controller that is off and that no other hierarchy has.
+    /// In the kernel's own hierarchy, with a controller that is off and that no other hierarchy
+    /// has.
     #[test]
     fn a_controller_is_turned_on_in_the_groups_above() {
         if !howdah_requirements::root() {

@@ -17,8 +17,8 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// The socket of this process, if it is a helper.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
-/// What a helper carries out: the first task, and those that come as messages. Returns the descriptor that a
-/// task opens, or why it has failed.
+/// What a helper carries out: the first task, and those that come as messages. Returns the
+/// descriptor that a task opens, or why it has failed.
 pub(crate) trait Work {
     /// Carries out the first task.
     fn first(&self) -> Result<Option<OwnedFd>, String>;
@@ -108,8 +108,8 @@ impl Answer {
     }
 }
 
-/// Says which file is opened or read next. In a process that is not a helper, this has no effect. A task
-/// may take as long as it likes while it says this; if it stops, the error has the last place.
+/// Says which file is opened or read next. In a process that is not a helper, this has no effect. A
+/// task may take as long as it likes while it says this; if it stops, the error has the last place.
 pub fn file_progress(place: &str) {
     if let Some(socket) = SOCKET.get() {
         // If the socket is full, the supervisor has yet to read of progress.

@@ -1,15 +1,17 @@
-//! Processes that open and read files for the supervisor, whose event loop must not wait for a disk.
+//! Processes that open and read files for the supervisor, whose event loop must not wait for a
+//! disk.
 //!
 //! A network drive that does not answer stops the process that opens a file on it, or asks for its
-//! attributes, for as long as it likes. A [`Task`] is therefore carried out by a process that is forked
-//! from this one and sends back the open file. It goes on with further tasks until it has had none for a
-//! moment: a document may name thousands of files.
+//! attributes, for as long as it likes. A [`Task`] is therefore carried out by a process that is
+//! forked from this one and sends back the open file. It goes on with further tasks until it has
+//! had none for a moment: a document may name thousands of files.
 //!
 //! - A task that takes longer than [`SLOW`] does not delay the others: another process does them.
-//! - A task that makes no progress for its [time](Task::timeout) fails. Its process is left alone: it shows when the drive
-//!   answers again. Until then, tasks for files of the same directory fail at once, so that the certificates
-//!   of a thousand sites on the drive cost the time once.
-//! - A task whose process is killed is carried out once more, unless it writes. A process that a signal has stopped is killed.
+//! - A task that makes no progress for its [time](Task::timeout) fails. Its process is left alone:
+//!   it shows when the drive answers again. Until then, tasks for files of the same directory fail
+//!   at once, so that the certificates of a thousand sites on the drive cost the time once.
+//! - A task whose process is killed is carried out once more, unless it writes. A process that a
+//!   signal has stopped is killed.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -88,16 +90,16 @@ enum State {
 impl FileHelpers {
     /// Adds a task. It is begun by [`FileHelpers::advance`].
     pub(crate) fn add(&mut self, task: Task, origin: Origin) -> Result<(), Errand> {
-        match self.waiting.len() < MAX_WAITING {
-            true => {
-                self.waiting.push_back(Waiting { errand: (task, origin), is_again: false });
-            }
-            false => return Err((task, origin)),
+        if self.waiting.len() < MAX_WAITING {
+            self.waiting.push_back(Waiting { errand: (task, origin), is_again: false });
+        } else {
+            return Err((task, origin));
         }
         Ok(())
     }
 
-    /// Begins tasks that wait, and fails those that take too long. Returns the tasks that have failed.
+    /// Begins tasks that wait, and fails those that take too long. Returns the tasks that have
+    /// failed.
     pub(crate) fn advance(&mut self, now: Instant, options: &Options) -> Vec<Done> {
         let mut done = self.fail_late(now);
         self.end_idle(now);
@@ -117,8 +119,8 @@ impl FileHelpers {
         done
     }
 
-    /// Returns the index of the task that is the next one: the first, but two do not write to the state
-    /// directory at once.
+    /// Returns the index of the task that is the next one: the first, but two do not write to the
+    /// state directory at once.
     fn next(&self) -> Option<usize> {
         let is_writing = self.running.iter().any(|running| match &running.state {
             State::Busy { errand, .. } => errand.0.is_of_state(),
@@ -128,8 +130,8 @@ impl FileHelpers {
         self.waiting.iter().position(|waiting| !waits(waiting))
     }
 
-    /// Begins a task that waits. Returns `None` if all processes are busy, or the task if no process
-    /// can be started for it.
+    /// Begins a task that waits. Returns `None` if all processes are busy, or the task if no
+    /// process can be started for it.
     fn begin(&mut self, at: usize, now: Instant, options: &Options) -> Option<Result<(), Done>> {
         let is_idle = |running: &Running| matches!(running.state, State::Idle { .. });
         let message = self.waiting.get(at)?.errand.0.message();
@@ -201,8 +203,8 @@ impl FileHelpers {
         done
     }
 
-    /// Returns true if another task for a file of the same directory hangs, or one for the state directory,
-    /// or if too many do.
+    /// Returns true if another task for a file of the same directory hangs, or one for the state
+    /// directory, or if too many do.
     fn is_hung(&self, task: &Task) -> bool {
         let directory = task.file().map(Path::parent);
         let mut hung = self.running.iter().filter_map(|running| match &running.state {
@@ -291,7 +293,8 @@ impl FileHelpers {
                 (Answer::Done(outcome), state) => {
                     let before = std::mem::replace(state, State::Idle { since: now });
                     let errand = before.errand()?;
-                    // Its memory is that of this moment, which the next task of the kind cannot use.
+                    // Its memory is that of this moment, which the next task of the kind cannot
+                    // use.
                     if errand.0.message().is_none() {
                         self.end(at);
                     }
@@ -306,7 +309,8 @@ impl FileHelpers {
         self.cut_off(state)
     }
 
-    /// Handles a task whose process has ended: another process carries it out, once. Returns a task that has failed.
+    /// Handles a task whose process has ended: another process carries it out, once. Returns a task
+    /// that has failed.
     fn cut_off(&mut self, state: State) -> Option<Done> {
         let State::Busy { errand, is_again, .. } = state else { return None };
         if is_again || errand.0.is_of_state() {
@@ -329,8 +333,8 @@ impl FileHelpers {
         }
     }
 
-    /// Handles the end of a process, which has been reaped: its id may be another one's. `None` if it was
-    /// not one of these.
+    /// Handles the end of a process, which has been reaped: its id may be another one's. `None` if
+    /// it was not one of these.
     pub(crate) fn ended(&mut self, pid: u32) -> Option<Vec<Done>> {
         if let Some(at) = self.ending.iter().position(|other| *other == pid) {
             self.ending.remove(at);
@@ -392,12 +396,13 @@ impl State {
     }
 }
 
-/// Says that a file system does not answer, and what to do. `place` is the file, unless the error is
-/// shown behind its name.
+/// Says that a file system does not answer, and what to do. `place` is the file, unless the error
+/// is shown behind its name.
 fn not_answered(place: &str, timeout: Duration) -> String {
     let separator = if place.is_empty() { "" } else { ": " };
     let seconds = timeout.as_secs();
     format!(
-        "{place}{separator}its file system has not answered for {seconds} s; see to the disk or network drive"
+        "{place}{separator}its file system has not answered for {seconds} s; see to the disk or \
+         network drive"
     )
 }

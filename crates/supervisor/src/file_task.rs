@@ -1,4 +1,5 @@
-//! Tasks that open and read files, as a process of [`file_helpers`](crate::file_helpers) carries them out.
+//! Tasks that open and read files, as a process of [`file_helpers`](crate::file_helpers) carries
+//! them out.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,8 @@ pub(crate) const MAX_USERS: usize = 100;
 /// Maximum length of a problem of [`Task::CheckUsers`], in bytes.
 const MAX_PROBLEM: usize = 512;
 
-/// Reads the differences of [`Task::CheckUsers`], with the numbers of applications; `None` if it was not carried out.
+/// Reads the differences of [`Task::CheckUsers`], with the numbers of applications; `None` if it
+/// was not carried out.
 pub(crate) fn stale_users(outcome: Outcome) -> Option<Vec<(u32, Difference)>> {
     let Err(problems) = outcome else { return Some(Vec::new()) };
     let read = |line: &str| {
@@ -89,7 +91,8 @@ pub(crate) struct Candidate {
     pub(crate) applications: Vec<(ApplicationSpec, Option<ApplicationSpec>)>,
 }
 
-/// The process that has asked for a task. If another one has its place by now, the outcome is dropped.
+/// The process that has asked for a task. If another one has its place by now, the outcome is
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The router with this process id.
@@ -139,13 +142,14 @@ impl Task {
         )
     }
 
-    /// Returns the maximum time without progress. What is written must be on the disk, which may be slow.
+    /// Returns the maximum time without progress. What is written must be on the disk, which may be
+    /// slow.
     pub(crate) fn timeout(&self) -> Duration {
         if self.is_of_state() { STATE_TIMEOUT } else { TIMEOUT }
     }
 
-    /// Returns the task as a message for a process that runs already; `None` if it needs what only a new one
-    /// knows.
+    /// Returns the task as a message for a process that runs already; `None` if it needs what only
+    /// a new one knows.
     pub(crate) fn message(&self) -> Option<Vec<u8>> {
         let (kind, path) = match self {
             Task::OpenLog(path) => (0, path),
@@ -260,10 +264,7 @@ impl Task {
 
 /// Returns the problems that a task has found as its outcome.
 fn lines(problems: Vec<String>) -> Outcome {
-    match problems.is_empty() {
-        true => Ok(None),
-        false => Err(problems.join("\n")),
-    }
+    if problems.is_empty() { Ok(None) } else { Err(problems.join("\n")) }
 }
 
 /// Maximum length of a file with a password, in bytes.
@@ -275,9 +276,9 @@ fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Refuses an application that could not run: it would fail with its first request at the earliest, when
-/// nobody is there who could correct it. One that has had the same problem before is accepted: other
-/// changes must be possible.
+/// Refuses an application that could not run: it would fail with its first request at the earliest,
+/// when nobody is there who could correct it. One that has had the same problem before is accepted:
+/// other changes must be possible.
 fn check(
     options: &Options,
     applications: &[(ApplicationSpec, Option<ApplicationSpec>)],

@@ -35,7 +35,8 @@ pub struct Grants {
     pub applications: HashMap<String, ApplicationSpec>,
     /// The mail server of each application, by the name in its specification.
     pub mail: HashMap<String, MailRoute>,
-    /// Maximum time in which the router must have finished its requests when the server ends gracefully.
+    /// Maximum time in which the router must have finished its requests when the server ends
+    /// gracefully.
     pub shutdown_timeout: Option<Duration>,
 }
 

@@ -1,8 +1,10 @@
-//! An upgrade: a server hands its listening sockets and its state over to a new start of its program.
+//! An upgrade: a server hands its listening sockets and its state over to a new start of its
+//! program.
 //!
 //! [`Successor`] is the view of the server that is replaced, [`Predecessor`] that of the new one;
 //! [`ToSuccessor`] has the messages and their order. Everything that the new server needs waits in
-//! its socket before it starts. It therefore gets all of it even if the old one is killed meanwhile.
+//! its socket before it starts. It therefore gets all of it even if the old one is killed
+//! meanwhile.
 //!
 //! The socket has no name: only the new process inherits it. The program that is executed must be
 //! one that no other user can change ([`Invocation::trusted`]).
@@ -30,11 +32,12 @@ const SOCKET: i32 = 3;
 
 /// Checks the version of the messages of the other server. Error: what to do.
 fn check_protocol(protocol: u32, version: &str) -> Result<(), String> {
-    match protocol == HANDOVER_PROTOCOL {
-        true => Ok(()),
-        false => Err(format!(
+    if protocol == HANDOVER_PROTOCOL {
+        Ok(())
+    } else {
+        Err(format!(
             "howdah {version} hands over with protocol {protocol}, howdah {VERSION} with protocol \
              {HANDOVER_PROTOCOL}; end the server and start the other version in its place"
-        )),
+        ))
     }
 }

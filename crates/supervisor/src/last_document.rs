@@ -1,7 +1,7 @@
 //! The document that was served last, kept in the state directory.
 //!
-//! A server whose document cannot be used at a start serves this one. The file begins with a line that
-//! names the document's source: several servers may have had the same directory.
+//! A server whose document cannot be used at a start serves this one. The file begins with a line
+//! that names the document's source: several servers may have had the same directory.
 
 use std::io;
 use std::path::Path;
@@ -33,7 +33,8 @@ pub(crate) fn save(state: &Path, origin: &str, document: &[u8]) -> io::Result<()
     store::replace(state, NEW, FILE, &[line.as_bytes(), document].concat())
 }
 
-/// Returns the document from a source that was served last; `None` if none was kept, or it cannot be read.
+/// Returns the document from a source that was served last; `None` if none was kept, or it cannot
+/// be read.
 pub fn load(state: &Path, origin: &str) -> Option<LastDocument> {
     let path = state.join(FILE);
     let text = regular_file::read(&path, MAX_DOCUMENT).ok()?;

@@ -120,10 +120,7 @@ impl Launch<'_> {
         if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
             namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
-        match self.is_dry_run {
-            true => Ok(()),
-            false => enter_control_group(self.spec, pid, groups),
-        }
+        if self.is_dry_run { Ok(()) } else { enter_control_group(self.spec, pid, groups) }
     }
 
     /// Becomes the prototype. Returns the report if that fails, or after a dry run.

@@ -17,9 +17,9 @@
 //! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
 //!   user, its root directory and its control group.
 //! - `zygote`: a process that prototypes are forked from.
-//! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
-//!   them; `file_task`: what they do; `application_checks`: which applications could not start, or have lost their
-//!   document roots.
+//! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`:
+//!   one of them; `file_task`: what they do; `application_checks`: which applications could not
+//!   start, or have lost their document roots.
 //! - `mail`: mail of applications, and the mail process.
 //! - `running_user`: whether the user of an application that runs is as it was.
 //! - `liveness`: whether a process of the server answers.
@@ -28,9 +28,10 @@
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
 //! - `start_files`: files that the start of an application may wait for.
 //! - [`state_format`]: the format of the directory of the stored configuration.
-//! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
-//!   manager; `service_manager`: state of the notifications to it.
-//! - `address`: addresses of sockets in documents; `ports`: the programs that listen on this machine.
+//! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps
+//!   them at the service manager; `service_manager`: state of the notifications to it.
+//! - `address`: addresses of sockets in documents; `ports`: the programs that listen on this
+//!   machine.
 //! - `store`, `last_document`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]

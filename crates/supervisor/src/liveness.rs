@@ -1,11 +1,15 @@
-//! Whether a process of the server answers: from its answers to pings, and from what its threads do meanwhile.
+//! Whether a process of the server answers: from its answers to pings, and from what its threads do
+//! meanwhile.
 //!
-//! A process that has got no processor, or that was suspended with the machine, has not failed. Time counts against
-//! it only if it could have answered:
+//! A process that has got no processor, or that was suspended with the machine, has not failed.
+//! Time counts against it only if it could have answered:
 //!
-//! - No thread wants a processor, and none waits for a disk: it will not answer. It hangs after [`ASLEEP_LIMIT`].
-//! - A thread wants a processor: the time counts that the threads have got. It hangs after [`BUSY_LIMIT`].
-//! - Between two looks, at most [`MAX_STEP`] counts: the machine, or this process, may have been suspended.
+//! - No thread wants a processor, and none waits for a disk: it will not answer. It hangs after
+//!   [`ASLEEP_LIMIT`].
+//! - A thread wants a processor: the time counts that the threads have got. It hangs after
+//!   [`BUSY_LIMIT`].
+//! - Between two looks, at most [`MAX_STEP`] counts: the machine, or this process, may have been
+//!   suspended.
 
 use std::time::{Duration, Instant};
 
@@ -65,8 +69,8 @@ impl Liveness {
         self.unanswered.as_ref().map(|unanswered| unanswered.looked + LOOK_INTERVAL)
     }
 
-    /// Looks at the process, if it is time. Returns the time for which it has not answered, if it hangs. `activity`:
-    /// what the process does; `None` if that is unknown.
+    /// Looks at the process, if it is time. Returns the time for which it has not answered, if it
+    /// hangs. `activity`: what the process does; `None` if that is unknown.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -110,7 +114,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Looks at a process each `step`, as often as `looks`. Returns the number of the look that finds it hanging.
+    /// Looks at a process each `step`, as often as `looks`. Returns the number of the look that
+    /// finds it hanging.
     fn hangs_at(
         step: Duration,
         looks: u32,

@@ -16,14 +16,16 @@ use crate::grants::DeriveGrants;
 use crate::handover::{Invocation, Predecessor};
 use crate::passed_socket::InheritedSocket;
 
-/// Reads a document again; the argument is the one that runs. Error: the reason why it cannot be read.
+/// Reads a document again; the argument is the one that runs. Error: the reason why it cannot be
+/// read.
 pub type ReloadDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
 
 /// Reads the tables of documents that are in files, and files that could not be used.
 pub struct TableFiles {
     /// Returns true if a document may have such files. Reads no file.
     pub has_tables: fn(&[u8]) -> bool,
-    /// Returns true if a document may have been read without files that could not be used. Reads no file.
+    /// Returns true if a document may have been read without files that could not be used. Reads no
+    /// file.
     pub has_left_out: fn(&[u8]) -> bool,
     /// Returns the files and directories on which these parts of a document depend.
     pub watched: fn(&[u8]) -> Vec<PathBuf>,
@@ -54,7 +56,8 @@ pub struct Options {
     pub table_files: Option<TableFiles>,
     /// Directory in which the configuration is stored; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
-    /// Directory in which each document that is served is kept for a start without a valid one; `None`: none is.
+    /// Directory in which each document that is served is kept for a start without a valid one;
+    /// `None`: none is.
     pub last_document: Option<PathBuf>,
     /// Why the document at its source is not the one that is served; `None` if it is.
     pub refused: Option<String>,
@@ -85,8 +88,8 @@ pub struct Options {
     pub mail_file: Option<OwnedFd>,
     /// True if the router enters a sandbox.
     pub sandbox: bool,
-    /// True if the first document is refused when a part of it cannot run; otherwise that part is out
-    /// alone.
+    /// True if the first document is refused when a part of it cannot run; otherwise that part is
+    /// out alone.
     pub strict: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
@@ -106,8 +109,8 @@ pub struct Options {
     /// Time after which the service manager ends a server that does not answer; `None` without a
     /// watchdog.
     pub watchdog: Option<Duration>,
-    /// Called once the server has started; with false if nothing is served before the configuration is
-    /// corrected through the control API.
+    /// Called once the server has started; with false if nothing is served before the configuration
+    /// is corrected through the control API.
     pub on_serving: Option<Box<dyn FnOnce(bool)>>,
 }
 
@@ -148,8 +151,9 @@ pub struct PhpProgram {
     pub version: String,
     /// Path of the program.
     pub path: PathBuf,
-    /// The program as it was when the server started. It is executed from here: a package that is being
-    /// upgraded has replaced the file at the path, and its messages may be those of another version.
+    /// The program as it was when the server started. It is executed from here: a package that is
+    /// being upgraded has replaced the file at the path, and its messages may be those of another
+    /// version.
     pub(crate) file: Arc<File>,
 }
 

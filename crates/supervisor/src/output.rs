@@ -29,7 +29,8 @@ pub(crate) type StartLines = HashSet<u64>;
 /// Maximum number of lines of a start that are remembered; further ones are logged each time.
 const MAX_START_LINES: usize = 256;
 
-/// The lines of a start that is in progress, and of the failed one before, which are not logged again.
+/// The lines of a start that is in progress, and of the failed one before, which are not logged
+/// again.
 #[derive(Debug)]
 struct Start {
     before: StartLines,
@@ -62,7 +63,8 @@ impl Output {
         self.start = Some(Start { before, lines: StartLines::new() });
     }
 
-    /// Ends the start: all lines are logged from now on. Returns its lines; `None` if it has ended before.
+    /// Ends the start: all lines are logged from now on. Returns its lines; `None` if it has ended
+    /// before.
     pub(crate) fn end_start(&mut self) -> Option<StartLines> {
         self.start.take().map(|start| start.lines)
     }

@@ -133,9 +133,10 @@ fn lock_file(place: &SafePath) -> io::Result<Locked> {
             let is_own = found.is_file() && found.nlink() == 1 && found.uid() == geteuid().as_raw();
             if is_own && lock(&file, FlockOperation::NonBlockingLockExclusive)? {
                 // The server that had the lock may have removed the file meanwhile.
-                return match place.is(&file)? {
-                    true => Ok(Locked::ByThis(file)),
-                    false => Ok(Locked::ByOther(None)),
+                return if place.is(&file)? {
+                    Ok(Locked::ByThis(file))
+                } else {
+                    Ok(Locked::ByOther(None))
                 };
             }
             if !lock(&file, FlockOperation::NonBlockingLockShared)? {
@@ -156,10 +157,13 @@ fn create(place: &SafePath) -> io::Result<Locked> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     // No other user can open the file before it is locked.
     match place.open(flags, Mode::from_raw_mode(0o600)) {
-        Ok(file) => match lock(&file, FlockOperation::NonBlockingLockExclusive)? {
-            true => Ok(Locked::ByThis(file)),
-            false => Ok(Locked::ByOther(None)),
-        },
+        Ok(file) => {
+            if lock(&file, FlockOperation::NonBlockingLockExclusive)? {
+                Ok(Locked::ByThis(file))
+            } else {
+                Ok(Locked::ByOther(None))
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Locked::ByOther(None)),
         Err(error) => Err(error),
     }

@@ -43,8 +43,8 @@ impl Ports {
         Ports(all)
     }
 
-    /// Returns a line about the process that listens on an address already, if there is one for which `is_own`
-    /// is not true; an error if it is another program for sure.
+    /// Returns a line about the process that listens on an address already, if there is one for
+    /// which `is_own` is not true; an error if it is another program for sure.
     pub fn taken(
         &self,
         address: &str,
@@ -64,7 +64,8 @@ impl Ports {
         )))
     }
 
-    /// Returns the address that keeps another one from being bound, and the process that listens there.
+    /// Returns the address that keeps another one from being bound, and the process that listens
+    /// there.
     pub(crate) fn listener(&self, address: &str) -> Option<(String, String)> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
         let place = match &other.address {
@@ -86,9 +87,10 @@ impl Listening {
             (Endpoint::Inet(theirs), None) => parse(address).is_some_and(|ours| {
                 let is_same_port = theirs.port() == ours.port();
                 let (theirs, ours) = (theirs.ip(), ours.ip());
-                let has_same_address = match theirs.is_ipv4() == ours.is_ipv4() {
-                    true => theirs == ours || theirs.is_unspecified() || ours.is_unspecified(),
-                    false => ours.is_ipv4() && theirs.is_unspecified(),
+                let has_same_address = if theirs.is_ipv4() == ours.is_ipv4() {
+                    theirs == ours || theirs.is_unspecified() || ours.is_unspecified()
+                } else {
+                    ours.is_ipv4() && theirs.is_unspecified()
                 };
                 is_same_port && has_same_address
             }),
@@ -156,8 +158,9 @@ fn holder(inode: u64) -> Option<(String, u32)> {
     Some((name.trim_end().chars().filter(|c| !c.is_control()).collect(), pid))
 }
 
-/// Orders processes that have the same socket. A service manager keeps copies of the sockets of its services
-/// (systemd: socket units and `FileDescriptorStoreMax=`); the process that accepts connections is another one.
+/// Orders processes that have the same socket. A service manager keeps copies of the sockets of its
+/// services (systemd: socket units and `FileDescriptorStoreMax=`); the process that accepts
+/// connections is another one.
 fn owners_first(mut processes: Vec<u32>) -> Vec<u32> {
     const SERVICE_MANAGER: u32 = 1;
     processes.sort_unstable_by_key(|pid| (*pid == SERVICE_MANAGER, *pid));
@@ -185,8 +188,9 @@ mod tests {
             "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1";
         let address = Endpoint::Inet("127.0.0.1:8080".parse().unwrap());
         assert_eq!(tcp(line), Some(Listening { address, inode: 77 }));
-        let line = "1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A \
-                    00000000:00000000 00:00000000 00000000 0 0 78 1";
+        let line = "1: 00000000000000000000000001000000:0050 \
+                    00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 \
+                    00000000 0 0 78 1";
         assert_eq!(tcp(line).unwrap().address, Endpoint::Inet("[::1]:80".parse().unwrap()));
         let connected =
             "2: 0100007F:1F90 0100007F:802F 01 00000000:00000000 00:00000000 00000000 0 0 0 3";

@@ -1,5 +1,6 @@
-//! The user of an application's processes, compared with the users that there are now. One that was deleted or has
-//! another id is of no consequence for processes that run, and prevents the next start, or makes it another user's.
+//! The user of an application's processes, compared with the users that there are now. One that was
+//! deleted or has another id is of no consequence for processes that run, and prevents the next
+//! start, or makes it another user's.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +31,8 @@ pub(crate) struct Difference {
 }
 
 impl RunningUser {
-    /// Takes the user of a process that is started; `None` if the specification names neither a user nor a group.
+    /// Takes the user of a process that is started; `None` if the specification names neither a
+    /// user nor a group.
     pub(crate) fn of(spec: &ApplicationSpec, identity: &Identity) -> Option<RunningUser> {
         spec.user.as_ref().or(spec.group.as_ref())?;
         let (uid, gid) = match &identity.user {
@@ -71,15 +73,16 @@ impl RunningUser {
                 };
                 let (of, now) = (&user.name, user.uid);
                 let problem = format!(
-                    "its processes still run as uid {uid}{owner}, and the user \"{of}\" has uid {now} now; run: \
-                     howdah restart {name}"
+                    "its processes still run as uid {uid}{owner}, and the user \"{of}\" has uid \
+                     {now} now; run: howdah restart {name}"
                 );
                 (problem, true)
             }
             Ok(user) if user.gid != *gid => {
                 let now = user.gid;
                 let problem = format!(
-                    "its processes still run with gid {gid}, and new ones get gid {now}; run: howdah restart {name}"
+                    "its processes still run with gid {gid}, and new ones get gid {now}; run: \
+                     howdah restart {name}"
                 );
                 (problem, true)
             }
@@ -88,20 +91,23 @@ impl RunningUser {
             Err(Unknown::Unanswered(_)) => return None,
             Err(Unknown::Group(group)) => {
                 let problem = format!(
-                    "its processes still run with gid {gid}: there is no group \"{group}\" on this system any more; \
-                     run: groupadd --system --gid {gid} {group}, or change \"group\""
+                    "its processes still run with gid {gid}: there is no group \"{group}\" on \
+                     this system any more; run: groupadd --system --gid {gid} {group}, or change \
+                     \"group\""
                 );
                 (problem, false)
             }
             Err(Unknown::User(user)) => {
                 let problem = match name_of(*uid) {
                     None => format!(
-                        "its processes still run as uid {uid}, which has no name any more: there is no user \
-                         \"{user}\" on this system; run: useradd --system --uid {uid} {user}, or change \"user\""
+                        "its processes still run as uid {uid}, which has no name any more: there \
+                         is no user \"{user}\" on this system; run: useradd --system --uid {uid} \
+                         {user}, or change \"user\""
                     ),
                     Some(other) => format!(
-                        "its processes still run as uid {uid}, which is the user \"{other}\" now: there is no user \
-                         \"{user}\" on this system; change \"user\", or run: useradd --system {user}"
+                        "its processes still run as uid {uid}, which is the user \"{other}\" now: \
+                         there is no user \"{user}\" on this system; change \"user\", or run: \
+                         useradd --system {user}"
                     ),
                 };
                 (problem, false)
@@ -110,7 +116,8 @@ impl RunningUser {
         Some(Difference { problem, can_restart })
     }
 
-    /// Returns the difference between the supplementary groups of running processes and of new ones.
+    /// Returns the difference between the supplementary groups of running processes and of new
+    /// ones.
     fn other_groups(&self, user: &Credentials) -> Option<String> {
         let before = self.groups.as_ref()?;
         let now: BTreeSet<_> = user.groups.iter().copied().collect();
@@ -191,7 +198,8 @@ mod tests {
             found.map(|found| found.problem).unwrap_or_default()
         };
         assert_eq!(told(&[701, 5], &[5, 701]), "");
-        let lost = "its processes still have the groups 5, which the user \"shop\" has lost; run: howdah restart app";
+        let lost = "its processes still have the groups 5, which the user \"shop\" has lost; run: \
+                    howdah restart app";
         assert_eq!(told(&[701, 5], &[701]), lost);
         assert!(
             told(&[701], &[701, 6, 7])

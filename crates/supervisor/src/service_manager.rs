@@ -1,5 +1,5 @@
-//! State of the notifications to the service manager: when the router is asked whether it works, whether
-//! it hangs, and the line that describes the server.
+//! State of the notifications to the service manager: when the router is asked whether it works,
+//! whether it hangs, and the line that describes the server.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,9 @@ use crate::liveness::Liveness;
 /// Interval at which the router is asked and the description of the server is updated, at most.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The router is asked this many times within the time of the watchdog, so that one slow answer does
-/// not end the server, and a router that hangs is replaced before the service manager ends the server.
+/// The router is asked this many times within the time of the watchdog, so that one slow answer
+/// does not end the server, and a router that hangs is replaced before the service manager ends the
+/// server.
 const PINGS_PER_WATCHDOG: u32 = 6;
 
 /// The service manager, and the notifications that it has got.
@@ -68,8 +69,8 @@ impl ServiceManager {
         }
     }
 
-    /// Asks the router now, and then at the interval. Its next answer gives the description, even if
-    /// that has not changed.
+    /// Asks the router now, and then at the interval. Its next answer gives the description, even
+    /// if that has not changed.
     pub(crate) fn start(&mut self, now: Instant) {
         self.next_ping = Some(now);
         self.is_ready = true;
@@ -92,8 +93,8 @@ impl ServiceManager {
         self.liveness = None;
     }
 
-    /// Returns the time for which the router has not answered, if it hangs. It is then replaced, and nothing more is
-    /// expected of it. `activity`: what the router does.
+    /// Returns the time for which the router has not answered, if it hangs. It is then replaced,
+    /// and nothing more is expected of it. `activity`: what the router does.
     pub(crate) fn take_hang(
         &mut self,
         now: Instant,
@@ -156,8 +157,8 @@ impl ServiceManager {
 /// Maximum length of the parts that are out in the description, in characters.
 const MAX_OUT: usize = 400;
 
-/// Returns the description of the server in one line. `out`: the parts of the configuration that are out, as
-/// the router tells them; empty if there are none.
+/// Returns the description of the server in one line. `out`: the parts of the configuration that
+/// are out, as the router tells them; empty if there are none.
 pub(crate) fn describe(router: RouterNumbers, tree: TreeNumbers, out: &str) -> String {
     let count = |number: u64, noun: &str| match number {
         1 => format!("1 {noun}"),
@@ -215,8 +216,8 @@ mod tests {
         assert_eq!(manager.due(), Some(now + WATCHDOG / PINGS_PER_WATCHDOG));
     }
 
-    /// A router that hangs must not keep the server alive with the answer to an earlier ping, nor one
-    /// that an attacker controls with answers to none.
+    /// A router that hangs must not keep the server alive with the answer to an earlier ping, nor
+    /// one that an attacker controls with answers to none.
     #[test]
     fn an_answer_to_another_ping_does_not_feed_the_watchdog() {
         let (mut manager, now) = started(Some(WATCHDOG));

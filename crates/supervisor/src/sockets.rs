@@ -87,16 +87,16 @@ impl Sockets {
 
     /// Adds a listening socket that was passed to this process, with the name that the passing
     /// process has given it; for a socket of the server this is the address of its listener.
-    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener, and
-    /// what to do; it is closed then.
+    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener,
+    /// and what to do; it is closed then.
     pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
         self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
         Ok(())
     }
 
     /// Closes inherited sockets that no listener of the first configuration has, unless the service
-    /// manager owns them: a later configuration may name their addresses. Returns a message for each
-    /// unclaimed socket.
+    /// manager owns them: a later configuration may name their addresses. Returns a message for
+    /// each unclaimed socket.
     pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
         let closed = self.unclaimed.settle();
         self.release(&closed);
@@ -111,8 +111,9 @@ impl Sockets {
         files.iter().for_each(|file| drop(remove_stale(Path::new(file))));
         let kept = self.unclaimed.iter().map(|socket| {
             format!(
-                "connections to {socket}, which the service manager has opened, are closed: no listener \
-                 of the configuration has this address; add one, or remove it from the socket unit"
+                "connections to {socket}, which the service manager has opened, are closed: no \
+                 listener of the configuration has this address; add one, or remove it from the \
+                 socket unit"
             )
         });
         messages.into_iter().chain(kept).collect()
@@ -137,8 +138,9 @@ impl Sockets {
         Ok(self.open[address].socket.as_fd())
     }
 
-    /// Opens the socket of an address anew if its file is gone. Returns false if it is there. A socket of the service
-    /// manager is not the server's to open. Error: the problem and what to do.
+    /// Opens the socket of an address anew if its file is gone. Returns false if it is there. A
+    /// socket of the service manager is not the server's to open. Error: the problem and what to
+    /// do.
     pub(crate) fn restore(
         &mut self,
         address: &str,
@@ -195,8 +197,8 @@ impl Sockets {
             };
             if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
                 return Some(Err(format!(
-                    "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
-                     socket unit"
+                    "{address}: its mode permits others to connect; set SocketMode={mode:04o} in \
+                     the socket unit"
                 )));
             }
         }
@@ -293,8 +295,8 @@ impl Sockets {
         self.unclaimed.iter().map(|socket| socket.socket.as_fd())
     }
 
-    /// Closes connections that wait at sockets which no listener has. The service manager keeps these
-    /// sockets open, so clients would wait for an answer without end.
+    /// Closes connections that wait at sockets which no listener has. The service manager keeps
+    /// these sockets open, so clients would wait for an answer without end.
     pub(crate) fn refuse(&self) {
         for socket in self.unclaimed.iter() {
             for _ in 0..MAX_REFUSED {
@@ -349,8 +351,8 @@ impl Sockets {
         }
     }
 
-    /// Closes all sockets and removes their files, unless the service manager owns them or keeps them
-    /// for the next server.
+    /// Closes all sockets and removes their files, unless the service manager owns them or keeps
+    /// them for the next server.
     pub(crate) fn close(&mut self) {
         for (address, open) in self.open.drain() {
             if open.owner == Owner::Server && !self.store.exists() {
@@ -382,9 +384,10 @@ fn remove_socket(place: &SafePath) -> io::Result<()> {
 /// Returns a message that says what to do about an address that cannot be bound.
 pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     let directory = file_of(address).and_then(Path::parent).map(|directory| {
-        match directory.as_os_str().is_empty() {
-            true => "this directory".to_owned(),
-            false => directory.display().to_string(),
+        if directory.as_os_str().is_empty() {
+            "this directory".to_owned()
+        } else {
+            directory.display().to_string()
         }
     });
     match (error.kind(), directory) {

@@ -1,4 +1,5 @@
-//! The files that the start of an application may wait for: its settings, its preload script and its worker script.
+//! The files that the start of an application may wait for: its settings, its preload script and
+//! its worker script.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +15,8 @@ const MAX_INI_BYTES: u64 = 1 << 20;
 /// The setting of PHP that names a preload script.
 const PRELOAD: &str = "opcache.preload";
 
-/// Returns a file that has changed since this time: its content, its rights, or the file that its path leads to.
+/// Returns a file that has changed since this time: its content, its rights, or the file that its
+/// path leads to.
 pub(crate) fn changed_since(spec: &ApplicationSpec, since: SystemTime) -> Option<PathBuf> {
     let root = spec.isolation.rootfs.as_deref().unwrap_or_default();
     let inside = |path: &str| PathBuf::from(format!("{root}{path}"));
@@ -40,8 +42,8 @@ fn preload_in(ini: &Path) -> Option<String> {
     text.lines().rev().find_map(named)
 }
 
-/// Returns true if a file, or a link in its path, has changed since this time. The time of a change of a file's state
-/// is the kernel's: unlike that of its content, no program sets it.
+/// Returns true if a file, or a link in its path, has changed since this time. The time of a change
+/// of a file's state is the kernel's: unlike that of its content, no program sets it.
 fn has_changed(path: &Path, since: SystemTime) -> bool {
     let is_later = |found: &fs::Metadata| {
         let (seconds, nanos) = (found.ctime().max(0) as u64, found.ctime_nsec() as u32);

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The number changes only if a program that knows the former number could not use the directory,
-//! or would damage it. Such a program refuses it before it reads or writes anything else. A directory
-//! without the file is of format 1. The second line is for messages.
+//! or would damage it. Such a program refuses it before it reads or writes anything else. A
+//! directory without the file is of format 1. The second line is for messages.
 
 use std::io;
 use std::path::Path;
@@ -42,7 +42,8 @@ struct StateFormat {
 pub struct FormatProblem {
     /// The problem, and what to do.
     pub message: String,
-    /// The file cannot be read. What is in the directory may be read all the same; nothing can be written.
+    /// The file cannot be read. What is in the directory may be read all the same; nothing can be
+    /// written.
     pub is_damage: bool,
 }
 
@@ -58,9 +59,9 @@ pub fn check(state: &Path) -> Result<(), FormatProblem> {
             let by =
                 if writer.is_empty() { "a newer version" } else { &*format!("howdah {writer}") };
             let message = format!(
-                "the state in {} has format {number}, written by {by}; howdah {VERSION} reads format \
-                 {FORMAT}, and has changed nothing: install {by} again, or start with another \
-                 directory (--state DIR)",
+                "the state in {} has format {number}, written by {by}; howdah {VERSION} reads \
+                 format {FORMAT}, and has changed nothing: install {by} again, or start with \
+                 another directory (--state DIR)",
                 state.display()
             );
             Err(FormatProblem { message, is_damage: false })
@@ -69,8 +70,8 @@ pub fn check(state: &Path) -> Result<(), FormatProblem> {
     }
 }
 
-/// Returns the version of the program that wrote to a state directory last, if it is newer than this
-/// one.
+/// Returns the version of the program that wrote to a state directory last, if it is newer than
+/// this one.
 pub fn newer_writer(state: &Path) -> Option<String> {
     let writer = read(state).ok()??.writer;
     (numbers(&writer)? > numbers(VERSION)?).then_some(writer)
@@ -98,8 +99,8 @@ fn read(state: &Path) -> io::Result<Option<StateFormat>> {
     let number = lines.next().and_then(|line| line.strip_prefix("howdah state ")?.parse().ok());
     let number = number.ok_or_else(|| {
         io::Error::other(format!(
-            "{} does not begin with \"howdah state NUMBER\"; restore it from a backup, or remove it if \
-             this version of howdah has written the directory",
+            "{} does not begin with \"howdah state NUMBER\"; restore it from a backup, or remove \
+             it if this version of howdah has written the directory",
             path.display()
         ))
     })?;

@@ -91,8 +91,8 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     Ok(SafePath::resolve(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
 }
 
-/// Opens an access log. A pipe as a standard stream is opened anew where that is permitted: the router
-/// writes to it without waiting for its reader, and other processes have the same stream.
+/// Opens an access log. A pipe as a standard stream is opened anew where that is permitted: the
+/// router writes to it without waiting for its reader, and other processes have the same stream.
 pub fn open_access_log(path: &Path) -> io::Result<OwnedFd> {
     let own = match path.to_str() {
         Some("/dev/stdout") => "/proc/self/fd/1",

@@ -1,7 +1,7 @@
 //! A process that looks at the files with tables of a document, and reads them if one has changed.
 //!
-//! A file may be on a network drive that does not answer. Then this process waits, and no other: the
-//! supervisor takes the result once the process has ended.
+//! A file may be on a network drive that does not answer. Then this process waits, and no other:
+//! the supervisor takes the result once the process has ended.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,8 +18,8 @@ use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use crate::memory::memory_file;
 use crate::options::TableFiles;
 
-/// Attributes of a file that change with its content, and before them those of the link that leads to it; empty if
-/// there is neither.
+/// Attributes of a file that change with its content, and before them those of the link that leads
+/// to it; empty if there is neither.
 pub(crate) type Stamp = Vec<[u64; 7]>;
 
 /// Files and directories with the attributes that were found.

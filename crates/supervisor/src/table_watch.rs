@@ -76,8 +76,8 @@ impl TableWatch {
         }
     }
 
-    /// Another document runs. Files that it shares with the last one keep their state: they may have
-    /// changed while the document was being applied.
+    /// Another document runs. Files that it shares with the last one keep their state: they may
+    /// have changed while the document was being applied.
     pub fn document_changed(&mut self) {
         self.generation += 1;
         self.is_outdated = true;
@@ -132,7 +132,8 @@ impl TableWatch {
         Some(look.reader.result().map(|looked| self.looked = Some((generation, looked))))
     }
 
-    /// Takes over the result of a look. Returns true if tables have changed, and are to be taken over.
+    /// Takes over the result of a look. Returns true if tables have changed, and are to be taken
+    /// over.
     pub fn has_changed(&mut self, now: Instant) -> bool {
         let Some((generation, looked)) = self.looked.take() else { return false };
         if generation != self.generation {

@@ -7,11 +7,12 @@
 //! - `router`: the router's process and its socket; `requests`: dispatches its messages;
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
-//! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
+//! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`:
+//!   both.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them; `mail_state`: both.
-//! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
-//!   side; `upgrade_state`: both.
+//! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
+//!   other side; `upgrade_state`: both.
 //! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
 //! - `failed_starts`: what failed starts of applications have written.
 //! - `file_tasks`: passes on what other processes have opened and read.
@@ -19,8 +20,8 @@
 //!   `application_checks_state`: when.
 //! - `tables`: notices changes of files with tables.
 //! - `users`, `users_state`: whether the users of running applications are as they were.
-//! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that are
-//!   stopped or hang; `watch_state`: its state.
+//! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that
+//!   are stopped or hang; `watch_state`: its state.
 //! - `shutdown`: the end of the server.
 
 mod application_checks;

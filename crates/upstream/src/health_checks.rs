@@ -49,9 +49,10 @@ async fn check_repeatedly(thread: Rc<UpstreamThread>, upstream: Weak<Upstream>, 
             return;
         };
         let check = async {
-            match upstream.config.http2 {
-                true => http2::health::check(&upstream, server, health, MAX_BODY).await,
-                false => check(&upstream, server, health).await,
+            if upstream.config.http2 {
+                http2::health::check(&upstream, server, health, MAX_BODY).await
+            } else {
+                check(&upstream, server, health).await
             }
         };
         let problem = match timeout(health.timeout, check).await {

@@ -41,11 +41,10 @@ impl LogLimit {
     /// Writes a message, or counts it if there is no room. The next message is preceded by the
     /// number of dropped ones.
     pub fn write_or_count(&self, log: &Log, level: Level, message: fmt::Arguments<'_>) {
-        match self.rate.has_room() {
-            true => self.write(log, level, message),
-            false => {
-                self.left_out.fetch_add(1, Relaxed);
-            }
+        if self.rate.has_room() {
+            self.write(log, level, message)
+        } else {
+            self.left_out.fetch_add(1, Relaxed);
         }
     }
 }

@@ -16,8 +16,8 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// Returns the reason with the path of the key that changes it; `owner` is the path of the object that
-    /// has the key.
+    /// Returns the reason with the path of the key that changes it; `owner` is the path of the
+    /// object that has the key.
     pub fn with_key(self, owner: &str) -> String {
         match self {
             QueueError::Full => format!("the queue is full ({owner}/queue)"),

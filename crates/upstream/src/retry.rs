@@ -6,11 +6,11 @@
 //! 3. The attempt succeeds when the head of the response is complete. A failure counts against the
 //!    server, which may then not be used for a while, and is logged.
 //! 4. Within the retry budget, the upstream's number of tries and its time for them, another server
-//!    follows if no connection was made, or the settings permit it ([`crate::retry_policy`]). Without
-//!    settings, nothing can happen twice: the method is idempotent, there is no body, and no byte of
-//!    a response has arrived.
-//! 5. The settings may name statuses after which another server is asked, if one has room. Otherwise
-//!    the client gets the response.
+//!    follows if no connection was made, or the settings permit it ([`crate::retry_policy`]).
+//!    Without settings, nothing can happen twice: the method is idempotent, there is no body, and
+//!    no byte of a response has arrived.
+//! 5. The settings may name statuses after which another server is asked, if one has room.
+//!    Otherwise the client gets the response.
 //!
 //! A request that must not be repeated therefore never uses an idle connection of HTTP/1, which the
 //! server may close at the same moment. Over HTTP/2 a server can say what it has not processed.
@@ -55,8 +55,8 @@ pub struct RequestContext<'a, 'c> {
 
 /// An upstream or a site, which requests are for.
 pub trait Owner: fmt::Display {
-    /// Returns the path of the upstream or application in the document; `None` if only an action names
-    /// the server.
+    /// Returns the path of the upstream or application in the document; `None` if only an action
+    /// names the server.
     fn place(&self) -> Option<String>;
 }
 
@@ -261,9 +261,10 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
     }
     if round.tried.is_empty() {
         let owner = (protocol.owner(), protocol.log_limit());
-        let problem = match upstream.servers.is_empty() {
-            true => "it has no servers",
-            false => "each of its servers has \"weight\": 0 or \"drain\": true",
+        let problem = if upstream.servers.is_empty() {
+            "it has no servers"
+        } else {
+            "each of its servers has \"weight\": 0 or \"drain\": true"
         };
         log_request(protocol.context().thread, owner, exchange, format_args!("{problem}"));
     }
@@ -298,8 +299,8 @@ impl<'p, P: Protocol> Round<'p, P> {
             && limit.is_none_or(|limit| self.started_at.elapsed() < limit)
     }
 
-    /// Returns true if another server is asked after a response with this status. It is chosen then:
-    /// the response is dropped only if there is one.
+    /// Returns true if another server is asked after a response with this status. It is chosen
+    /// then: the response is dropped only if there is one.
     fn goes_on_after(&mut self, status: u16, affinity: &Affinity) -> bool {
         let (protocol, upstream) = (self.protocol, self.protocol.upstream());
         let may_go_on = protocol.retry().is_on_status(status)
@@ -490,7 +491,8 @@ impl<O: Clone + Owner> Attempt<O> {
         if let Some(time) = active.failed() {
             let (owner, address, seconds) = (&self.owner, &self.server.address, time.as_secs());
             let message = format_args!(
-                "\"{owner}\": {address} gets no requests for {seconds} s, because requests to it failed"
+                "\"{owner}\": {address} gets no requests for {seconds} s, because requests to it \
+                 failed"
             );
             protocol.context().thread.log_notice(protocol.log_limit(), message);
         }

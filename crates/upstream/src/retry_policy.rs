@@ -1,8 +1,8 @@
 //! Decides whether another server may get a request, without I/O and clock.
 //!
-//! The usual rule sends nothing twice that could take effect twice: the method is idempotent, there is
-//! no body, and no byte of a response has arrived. `retry` of the configuration changes it. A body
-//! that is still arriving is never sent twice.
+//! The usual rule sends nothing twice that could take effect twice: the method is idempotent, there
+//! is no body, and no byte of a response has arrived. `retry` of the configuration changes it. A
+//! body that is still arriving is never sent twice.
 
 use howdah_config::Retry;
 
@@ -40,7 +40,8 @@ impl RetryPolicy<'_> {
         }
     }
 
-    /// Returns true if another server is asked after this failure of a server that has got the request.
+    /// Returns true if another server is asked after this failure of a server that has got the
+    /// request.
     pub fn is_after(&self, failure: &Failure, has_input: bool) -> bool {
         let Some(on) = &self.retry.on else {
             let is_timeout = matches!(failure, Failure::HeadTimeout) && self.after_timeout;

@@ -14,8 +14,8 @@ const MAX_QUOTED: usize = 60;
 pub(super) struct Expected {
     page: Page,
     words: Vec<String>,
-    /// Words that two answers have in common, by their position; `None` if the answers have different
-    /// numbers of words.
+    /// Words that two answers have in common, by their position; `None` if the answers have
+    /// different numbers of words.
     stable: Option<Vec<bool>>,
 }
 
@@ -84,8 +84,8 @@ impl Expected {
     }
 }
 
-/// Splits a text into words and what is between them. Whatever else changes from one answer to the next
-/// (numbers, tokens, times), the number of words mostly stays.
+/// Splits a text into words and what is between them. Whatever else changes from one answer to the
+/// next (numbers, tokens, times), the number of words mostly stays.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut was_word = None;

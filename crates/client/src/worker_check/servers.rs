@@ -95,7 +95,8 @@ impl Drop for Copy {
     }
 }
 
-/// Returns the last problem in a log, or what a server has written that did not get as far as its log.
+/// Returns the last problem in a log, or what a server has written that did not get as far as its
+/// log.
 fn last_problem(log: &Path, errors: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let is_problem =
@@ -110,15 +111,16 @@ fn last_problem(log: &Path, errors: &Path) -> String {
     }
 }
 
-/// Chooses the application that is compared: the one that `name` names, the only resident one, or the
-/// only one. Error: which there are.
+/// Chooses the application that is compared: the one that `name` names, the only resident one, or
+/// the only one. Error: which there are.
 pub(super) fn application(document: &Value, name: Option<&str>) -> Result<String, String> {
     let none = Map::new();
     let all = document["applications"].as_object().unwrap_or(&none);
     if let Some(name) = name {
-        return match all.contains_key(name) {
-            true => Ok(name.to_owned()),
-            false => Err(format!("there is no application \"{name}\"{}", listed(all))),
+        return if all.contains_key(name) {
+            Ok(name.to_owned())
+        } else {
+            Err(format!("there is no application \"{name}\"{}", listed(all)))
         };
     }
     let resident = |(_, application): &(&String, &Value)| !is_classic(&application["worker"]);
@@ -149,8 +151,8 @@ pub(super) fn listener(running: &Value, port: u16) -> Option<(&str, &Value)> {
     found.map(|(name, listener)| (name.as_str(), listener))
 }
 
-/// Returns the documents of both copies: the application in the classic mode, and in worker mode with
-/// `script`, if it is given. In place of the listeners, both have the one with this port.
+/// Returns the documents of both copies: the application in the classic mode, and in worker mode
+/// with `script`, if it is given. In place of the listeners, both have the one with this port.
 pub(super) fn documents(
     running: &Value,
     name: &str,
@@ -168,7 +170,8 @@ pub(super) fn documents(
     if let Some(listener) = listener.as_object_mut() {
         listener.remove("tls");
         listener.remove("access_log");
-        // The copies have no certificates. The application learns the scheme of the site nevertheless.
+        // The copies have no certificates. The application learns the scheme of the site
+        // nevertheless.
         listener.insert(
             "forwarded".to_owned(),
             json!({"source": "127.0.0.1", "protocol": "X-Forwarded-Proto"}),
@@ -192,8 +195,8 @@ pub(super) fn documents(
     let is_missing = |script: &Value| script.is_null();
     if without["targets"].is_null() && is_missing(&without["script"]) && !is_classic(&worker) {
         return Err(format!(
-            "the application \"{name}\" has no \"script\" for the classic mode beside its \"worker\"; add \
-             it, it does not change the worker mode"
+            "the application \"{name}\" has no \"script\" for the classic mode beside its \
+             \"worker\"; add it, it does not change the worker mode"
         ));
     }
     let resident = &mut copy["applications"][name];
@@ -211,7 +214,8 @@ pub(super) fn documents(
     Ok([classic, copy])
 }
 
-/// Removes the scripts of targets, for which there is none in worker mode, and returns the first of them.
+/// Removes the scripts of targets, for which there is none in worker mode, and returns the first of
+/// them.
 fn remove_scripts(targets: &mut Value) -> Option<String> {
     let targets = targets.as_object_mut().into_iter().flat_map(Map::values_mut);
     let scripts: Vec<_> = targets

@@ -39,15 +39,16 @@ impl<'a> Visitor<'a> {
     pub(super) fn get(&mut self, target: &str) -> io::Result<Page> {
         let cookies: Vec<_> =
             self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let cookies = match cookies.is_empty() {
-            true => String::new(),
-            false => format!("Cookie: {}\r\n", cookies.join("; ")),
+        let cookies = if cookies.is_empty() {
+            String::new()
+        } else {
+            format!("Cookie: {}\r\n", cookies.join("; "))
         };
         let scheme = if self.is_https { "https" } else { "http" };
         // With HTTP/1.0 the answer has no chunks, and ends with the connection.
         let request = format!(
-            "GET {target} HTTP/1.0\r\nHost: {}\r\nX-Forwarded-Proto: {scheme}\r\nAccept: text/html, */*\r\n\
-             User-Agent: howdah worker-check\r\n{cookies}\r\n",
+            "GET {target} HTTP/1.0\r\nHost: {}\r\nX-Forwarded-Proto: {scheme}\r\nAccept: \
+             text/html, */*\r\nUser-Agent: howdah worker-check\r\n{cookies}\r\n",
             self.host
         );
         let mut stream = TcpStream::connect(self.server)?;

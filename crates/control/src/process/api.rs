@@ -128,10 +128,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         restarting: Mutex::new(()),
         changes_waiting: Cell::default(),
         accepting: RefCell::default(),
-        transport: match address.starts_with("unix:") {
-            true => Transport::Unix,
-            false => Transport::Tcp,
-        },
+        transport: if address.starts_with("unix:") { Transport::Unix } else { Transport::Tcp },
         token: token.map(|token| Token::new(token.expose().to_owned())),
     });
     if let Some(listener) = listener {
@@ -266,7 +263,8 @@ impl Api {
         reply
     }
 
-    /// Waits until no other change is made. One that waits for a slow application has less time from then on.
+    /// Waits until no other change is made. One that waits for a slow application has less time
+    /// from then on.
     async fn turn(&self) -> MutexGuard<'_, ()> {
         if let Ok(turn) = self.changing.try_lock() {
             return turn;
@@ -328,8 +326,8 @@ impl Api {
         let reply = Reply::from(Done::Reconfigured);
         match &self.undone_from {
             Some(origin) => reply.noting(format!(
-                "{origin} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it again and \
-                 undoes this change"
+                "{origin} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it \
+                 again and undoes this change"
             )),
             None => reply,
         }
@@ -511,13 +509,10 @@ impl Handler for Client<'_> {
     fn limits(&self) -> Rc<Limits> {
         let usual =
             Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() };
-        Rc::new(match self.place.is_trusted() {
-            true => usual,
-            false => Limits {
-                idle_timeout: UNAUTHORIZED_TIME,
-                header_timeout: UNAUTHORIZED_TIME,
-                ..usual
-            },
+        Rc::new(if self.place.is_trusted() {
+            usual
+        } else {
+            Limits { idle_timeout: UNAUTHORIZED_TIME, header_timeout: UNAUTHORIZED_TIME, ..usual }
         })
     }
 

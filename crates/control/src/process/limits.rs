@@ -10,5 +10,6 @@ pub(super) const MAX_ANSWER: u64 = 64 << 20;
 pub(super) const STOPPING: &str = "the server is being stopped";
 
 /// The error of a question to a router that has ended.
-pub(super) const ROUTER_ENDED: &str = "the router has ended before it answered; another one starts at once, unless the \
-                                       server is being stopped: give the command again, and see the log";
+pub(super) const ROUTER_ENDED: &str = "the router has ended before it answered; another one \
+                                       starts at once, unless the server is being stopped: give \
+                                       the command again, and see the log";

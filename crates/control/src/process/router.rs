@@ -45,7 +45,8 @@ impl Router {
         *self.packets.borrow_mut() = Rc::new(packets);
     }
 
-    /// Receives answers until the router closes the socket. Returns false if another one has taken its place.
+    /// Receives answers until the router closes the socket. Returns false if another one has taken
+    /// its place.
     pub async fn listen(self: Rc<Self>) -> bool {
         let packets = Rc::clone(&self.packets.borrow());
         while let Ok(Some((packet, descriptors))) = packets.receive().await {
@@ -64,18 +65,19 @@ impl Router {
         is_current
     }
 
-    /// Waits until the router has answered a question without work. Error: it does not answer, so it hangs.
+    /// Waits until the router has answered a question without work. Error: it does not answer, so
+    /// it hangs.
     pub async fn answers(&self) -> Result<(), String> {
         self.ask::<bool>(&Question::Ping).await.map(drop)
     }
 
-    /// Asks a question. `None`: its subject does not exist. Error: the reason why there is no answer,
-    /// or the answer is not one to this question.
+    /// Asks a question. `None`: its subject does not exist. Error: the reason why there is no
+    /// answer, or the answer is not one to this question.
     pub async fn ask<T: DeserializeOwned>(&self, question: &Question) -> Result<Option<T>, String> {
         let silent = |_| {
             format!(
-                "the router has not answered for {} s; one that hangs is replaced, usually within 20 s, \
-                 and the log says so",
+                "the router has not answered for {} s; one that hangs is replaced, usually within \
+                 20 s, and the log says so",
                 ANSWER_TIMEOUT.as_secs()
             )
         };

@@ -1,7 +1,7 @@
 //! Listings of directories without an index file.
 //!
-//! A request finds the directory ([`Listing`]); [`Listing::render`] reads and formats it. That takes
-//! a while for many files, so the caller does it on a helper thread.
+//! A request finds the directory ([`Listing`]); [`Listing::render`] reads and formats it. That
+//! takes a while for many files, so the caller does it on a helper thread.
 //!
 //! A name is listed if a request for it could be served: no hidden names, no PHP source, no types
 //! that the share refuses, no links that it does not follow.

@@ -1,4 +1,5 @@
-//! A listing as a page of HTML: without scripts and images, for screens of any width, light or dark.
+//! A listing as a page of HTML: without scripts and images, for screens of any width, light or
+//! dark.
 
 use std::fmt::Write;
 
@@ -131,9 +132,10 @@ fn write_size(bytes: u64, page: &mut String) {
         tenths = whole % 1000 / 100;
         whole /= 1000;
         if whole < 1000 {
-            let _ = match whole < 10 {
-                true => write!(page, "{whole}.{tenths} {unit}"),
-                false => write!(page, "{whole} {unit}"),
+            let _ = if whole < 10 {
+                write!(page, "{whole}.{tenths} {unit}")
+            } else {
+                write!(page, "{whole} {unit}")
             };
             return;
         }

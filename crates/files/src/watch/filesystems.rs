@@ -1,7 +1,7 @@
 //! File systems that report all changes.
 //!
-//! The kernel reports what passes through it. Another machine's changes of a file system in the network, and those of
-//! the program behind a file system in user space, do not.
+//! The kernel reports what passes through it. Another machine's changes of a file system in the
+//! network, and those of the program behind a file system in user space, do not.
 
 use std::os::fd::AsFd;
 
@@ -45,8 +45,8 @@ fn kind(file: impl AsFd) -> Option<u32> {
 /// Most devices that are remembered.
 const MAX_DEVICES: usize = 64;
 
-/// File systems on local storage and in memory, by the numbers in statfs(2). In `overlay`, the layers below must not
-/// change while it is mounted.
+/// File systems on local storage and in memory, by the numbers in statfs(2). In `overlay`, the
+/// layers below must not change while it is mounted.
 const REPORTING: [u32; 11] = [
     0x0000_ef53, // ext2, ext3, ext4
     0x5846_5342, // XFS

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 /// What a watch is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A directory or link on the way to a root; with a name, a directory whose entry of this name is on the way
-    /// and cannot be watched itself.
+    /// A directory or link on the way to a root; with a name, a directory whose entry of this name
+    /// is on the way and cannot be watched itself.
     Above(Option<Box<[u8]>>),
     /// A directory of a root: its path below the root, with a slash at its end.
     Directory(Box<[u8]>),
@@ -53,7 +53,8 @@ pub(super) struct Kernel {
 }
 
 impl Role {
-    /// Returns the approximate memory in bytes of a directory with a path of this length, and of its file.
+    /// Returns the approximate memory in bytes of a directory with a path of this length, and of
+    /// its file.
     pub fn bytes(path: usize, has_file: bool) -> usize {
         // The path is the key of the directory, too.
         OVERHEAD + 2 * path + if has_file { OVERHEAD + path } else { 0 }
@@ -73,8 +74,8 @@ impl User {
 }
 
 impl Kernel {
-    /// Watches what a path names. Links in its last segment are not followed. A watch that exists gets the events
-    /// in addition.
+    /// Watches what a path names. Links in its last segment are not followed. A watch that exists
+    /// gets the events in addition.
     pub fn add(&mut self, path: &[u8], events: WatchFlags, user: User) -> Result<i32, Errno> {
         if self.descriptor.is_none() {
             self.descriptor = Some(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?);
@@ -168,10 +169,8 @@ impl Kernel {
             let watch = event.wd();
             let name = event.file_name().map(|name| Box::from(name.to_bytes()));
             let is_over = event.events().contains(ReadFlags::IGNORED);
-            let users = match is_over {
-                true => self.users.remove(&watch),
-                false => self.users.get(&watch).cloned(),
-            };
+            let users =
+                if is_over { self.users.remove(&watch) } else { self.users.get(&watch).cloned() };
             for user in users.unwrap_or_default() {
                 if is_over {
                     self.count -= 1;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use crate::REVALIDATION_INTERVAL;
 use crate::inspect::Inspected;
 
-/// Everything that is known below a root. Paths are those below it, from their first slash on; those of directories
-/// have a slash at their end.
+/// Everything that is known below a root. Paths are those below it, from their first slash on;
+/// those of directories have a slash at their end.
 #[derive(Debug)]
 pub(super) struct Known<T, A> {
     pub directories: HashMap<Box<[u8]>, Directory<T>>,
@@ -27,7 +27,8 @@ struct Answer<A> {
     bytes: usize,
 }
 
-/// Approximate memory in bytes of an entry or an answer, beside its path and what belongs to the answer.
+/// Approximate memory in bytes of an entry or an answer, beside its path and what belongs to the
+/// answer.
 const OVERHEAD: usize = 192;
 
 /// A directory whose path has no link below the root.
@@ -131,8 +132,8 @@ impl<T, A: Clone> Known<T, A> {
     }
 }
 
-/// Returns true if something that was looked at then need not be looked at again. All changes should be reported;
-/// should one not be, it is noticed after this time.
+/// Returns true if something that was looked at then need not be looked at again. All changes
+/// should be reported; should one not be, it is noticed after this time.
 pub(super) fn is_fresh(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) < REVALIDATION_INTERVAL
 }

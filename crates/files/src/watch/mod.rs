@@ -1,18 +1,21 @@
-//! Directories whose changes the kernel reports (inotify). What is known about them holds until a change is reported:
-//! one system call for each request asks for reports, in place of one for each directory and file.
+//! Directories whose changes the kernel reports (inotify). What is known about them holds until a
+//! change is reported: one system call for each request asks for reports, in place of one for each
+//! directory and file.
 //!
-//! 1. [`Watched::below`] takes all reports and forgets what they concern. A report is there before the call that made
-//!    the change returns, so what is still known then is the state of the disk.
-//! 2. The path of the root is watched (`follow`), with the links on it; then each directory on a path that is looked
-//!    up, from the root downwards (`known`). A directory is watched before anything in it is looked at.
+//! 1. [`Watched::below`] takes all reports and forgets what they concern. A report is there before
+//!    the call that made the change returns, so what is still known then is the state of the disk.
+//! 2. The path of the root is watched (`follow`), with the links on it; then each directory on a
+//!    path that is looked up, from the root downwards (`known`). A directory is watched before
+//!    anything in it is looked at.
 //! 3. [`WatchedView::look_up`] and [`WatchedView::value`] answer from what is known.
 //!
-//! What cannot be watched is [`WatchedEntry::Unknown`], and the caller asks the disk each time: paths with links below the
-//! root, directories that the server may enter but not read, file systems that do not report all changes
-//! (`filesystems`), and everything if there are no more watches. A few changes are not reported: those through a
-//! shared mapping of a file, and a file system that is mounted over a directory. All that is known is therefore
-//! compared with the disk after [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). Nothing is opened for
-//! reading here.
+//! What cannot be watched is [`WatchedEntry::Unknown`], and the caller asks the disk each time:
+//! paths with links below the root, directories that the server may enter but not read, file
+//! systems that do not report all changes (`filesystems`), and everything if there are no more
+//! watches. A few changes are not reported: those through a shared mapping of a file, and a file
+//! system that is mounted over a directory. All that is known is therefore compared with the disk
+//! after [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). Nothing is opened for reading
+//! here.
 
 mod filesystems;
 mod follow;
@@ -37,8 +40,8 @@ use crate::resolve::is_settled;
 use crate::share::{FileLocation, Share};
 use crate::{Files, RequestTime};
 
-/// The watched directories of a thread, with a value for each that is made from a file in it, and an answer for a path
-/// that depends on values and entries on its way only.
+/// The watched directories of a thread, with a value for each that is made from a file in it, and
+/// an answer for a path that depends on values and entries on its way only.
 #[derive(Debug)]
 pub struct Watched<T, A> {
     kernel: RefCell<Kernel>,
@@ -118,8 +121,9 @@ impl<T, A> Default for State<T, A> {
 }
 
 impl<T: Clone, A: Clone> Watched<T, A> {
-    /// Takes the changes that have been reported, and returns what is known below a root after them; `None` if the
-    /// root cannot be watched. `file` is the name of the files that values are made from.
+    /// Takes the changes that have been reported, and returns what is known below a root after
+    /// them; `None` if the root cannot be watched. `file` is the name of the files that values are
+    /// made from.
     pub fn below(
         &self,
         files: &Files,
@@ -190,8 +194,9 @@ impl<T: Clone, A: Clone> Watched<T, A> {
         }
     }
 
-    /// Forgets the root with the most directories, so that it takes no watches of others. If it had few, the room is
-    /// used up by many roots, and all are forgotten: a search for the largest at each request would cost time.
+    /// Forgets the root with the most directories, so that it takes no watches of others. If it had
+    /// few, the room is used up by many roots, and all are forgotten: a search for the largest at
+    /// each request would cost time.
     fn forget_largest(&self, kernel: &mut Kernel) {
         let size = |root: &&Rc<Root<T, A>>| root.state.borrow().directories_bytes();
         let largest = self.roots.borrow().all.iter().max_by_key(size).map(Rc::clone);
@@ -347,7 +352,8 @@ impl<T, A: Clone> State<T, A> {
 }
 
 impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
-    /// Looks up a path below the root. It begins with a slash; with one at its end it names a directory.
+    /// Looks up a path below the root. It begins with a slash; with one at its end it names a
+    /// directory.
     pub fn look_up(&self, path: &[u8]) -> WatchedEntry {
         let name = path.strip_suffix(b"/").unwrap_or(path);
         if name.is_empty() {
@@ -377,8 +383,8 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         is_fresh(known.checked, self.now.monotonic).then(|| known.value.clone())?
     }
 
-    /// Watches the file of a directory. Returns true if all changes of it will be noticed: a value that is made
-    /// from it after this can be stored with [`WatchedView::store`].
+    /// Watches the file of a directory. Returns true if all changes of it will be noticed: a value
+    /// that is made from it after this can be stored with [`WatchedView::store`].
     pub fn watch_file(&self, directory: &[u8]) -> bool {
         if self.directory(directory) != Watching::Yes {
             return false;
@@ -404,7 +410,8 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         known.file_watch.is_some()
     }
 
-    /// Stores the value of a directory whose file is watched and has not been written to for a while.
+    /// Stores the value of a directory whose file is watched and has not been written to for a
+    /// while.
     pub fn store(&self, directory: &[u8], value: T) {
         if let Some(known) = self.root.state.borrow_mut().known.directories.get_mut(directory) {
             known.value = Some(value);
@@ -416,8 +423,8 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         self.root.state.borrow().known.answer(path, self.now.monotonic)
     }
 
-    /// Stores an answer for a path unless anything below the root has changed since the request began, or it is large.
-    /// `bytes` is its memory.
+    /// Stores an answer for a path unless anything below the root has changed since the request
+    /// began, or it is large. `bytes` is its memory.
     pub fn store_answer(&self, path: &[u8], answer: A, bytes: usize) {
         if bytes > MAX_ANSWER_BYTES {
             return;
@@ -460,15 +467,16 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         self.root.state.borrow_mut().known.put_entry(path, found, self.now.monotonic);
     }
 
-    /// Forgets entries and answers if there are too many for another one of this size: those of the root, which has a
-    /// part of the memory, or those of all roots.
+    /// Forgets entries and answers if there are too many for another one of this size: those of the
+    /// root, which has a part of the memory, or those of all roots.
     fn make_room(&self, bytes: usize) {
         if self.root.state.borrow().known.bytes() + bytes > MAX_ROOT_BYTES {
             self.root.state.borrow_mut().known.forget_entries();
         }
         let stored = &self.watched.stored;
         stored.set(stored.get() + 1);
-        // The sum is taken now and then only: a root cannot have grown by more than these meanwhile.
+        // The sum is taken now and then only: a root cannot have grown by more than these
+        // meanwhile.
         let is_due = stored.get().is_multiple_of(SUM_INTERVAL) || bytes > MAX_ANSWER_BYTES / 4;
         if stored.get() > MAX_ENTRIES || (is_due && self.watched.bytes() > MAX_BYTES) {
             stored.set(1);
@@ -514,9 +522,10 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         let full = [&*self.root.path, path].concat();
         let reports = self.watched.file_systems.borrow_mut().report_changes(found.device, &full);
         let user = User { root: self.root.index, role: Role::Directory(path.into()) };
-        let watch = match reports {
-            true => kernel.add(&full, ENTRIES | WatchFlags::ONLYDIR, user.clone()).ok(),
-            false => None,
+        let watch = if reports {
+            kernel.add(&full, ENTRIES | WatchFlags::ONLYDIR, user.clone()).ok()
+        } else {
+            None
         };
         if watch.is_none() {
             kernel.add_unwatched(&user);
@@ -554,10 +563,12 @@ enum Watching {
 /// Most roots of a thread, with those of former configurations.
 const MAX_ROOTS: usize = 1024;
 
-/// Most entries and answers that a thread stores before it forgets all. A client chooses names that are not there.
+/// Most entries and answers that a thread stores before it forgets all. A client chooses names that
+/// are not there.
 const MAX_ENTRIES: usize = 16_384;
 
-/// Approximate memory of all entries and answers of a thread, in bytes; beyond it, all are forgotten.
+/// Approximate memory of all entries and answers of a thread, in bytes; beyond it, all are
+/// forgotten.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The same for a root, whose own ones are forgotten then.

@@ -29,7 +29,8 @@ impl Site {
             fs::create_dir_all(directory.path().join("sites").join(release)).unwrap();
         }
         symlink("1", directory.path().join("sites/current")).unwrap();
-        // The time stands still, so nothing is looked at again without a report, and every file is old.
+        // The time stands still, so nothing is looked at again without a report, and every file is
+        // old.
         let wall = SystemTime::now() + Duration::from_secs(3600);
         Site {
             share: Share::new("", Options::default()),
@@ -62,7 +63,8 @@ impl Site {
         self.watched.below(&self.files, &self.share, root, FILE.as_bytes(), self.now)
     }
 
-    /// The content of a directory's file, as a request finds it; also returns whether the disk was asked.
+    /// The content of a directory's file, as a request finds it; also returns whether the disk was
+    /// asked.
     fn rules(&self, directory: &str) -> (Option<String>, bool) {
         let read = || fs::read_to_string(self.root().join(&directory[1..]).join(FILE)).ok();
         let Some(view) = self.view() else { return (read(), true) };
@@ -168,7 +170,8 @@ fn a_root_that_is_replaced_by_its_link_or_with_a_directory_above_it_is_noticed()
     fs::remove_file(site.root()).unwrap();
     assert_eq!(rules(), "");
     symlink("1", site.root()).unwrap();
-    // Without a root, nothing is known, so this is seen without a report; a look at the path comes later.
+    // Without a root, nothing is known, so this is seen without a report; a look at the path comes
+    // later.
     assert_eq!(rules(), "first");
     let other = Site { now: RequestTime { monotonic: Instant::now(), ..site.now }, ..Site::new() };
     fs::write(other.root().join(FILE), "before").unwrap();
@@ -370,9 +373,12 @@ fn step() -> impl Strategy<Value = Step> {
 impl Step {
     fn take(&self, site: &Site) -> io::Result<()> {
         let at = |index: &usize| site.root().join(&paths()[*index][1..]);
-        let remove = |path: &Path| match fs::symlink_metadata(path)?.is_dir() {
-            true => fs::remove_dir_all(path),
-            false => fs::remove_file(path),
+        let remove = |path: &Path| {
+            if fs::symlink_metadata(path)?.is_dir() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            }
         };
         match self {
             Step::Write(path, text) => fs::write(at(path), text.to_string()),

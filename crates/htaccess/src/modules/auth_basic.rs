@@ -69,8 +69,8 @@ pub const DIRECTIVES: &[Directive] = &[
         name: "AuthBasicAuthoritative",
         arguments: Arguments::Flag,
         class: Override::AUTH_CONFIG,
-        usage: "Set to 'Off' to allow access control to be passed along to lower modules if the UserID is not \
-                known to this module",
+        usage: "Set to 'Off' to allow access control to be passed along to lower modules if the \
+                UserID is not known to this module",
         apply: |config, _, arguments| {
             config.of_mut::<Config>().authoritative = Some(is_on(arguments));
             Ok(())
@@ -80,16 +80,16 @@ pub const DIRECTIVES: &[Directive] = &[
         name: "AuthBasicFake",
         arguments: Arguments::OneOrTwo,
         class: Override::AUTH_CONFIG,
-        usage: "Fake basic authentication using the given expressions for username and password, 'off' to \
-                disable. Password defaults to 'password' if missing.",
+        usage: "Fake basic authentication using the given expressions for username and password, \
+                'off' to disable. Password defaults to 'password' if missing.",
         apply: set_fake,
     },
     Directive {
         name: "AuthBasicUseDigestAlgorithm",
         arguments: Arguments::One,
         class: Override::AUTH_CONFIG,
-        usage: "Set to 'MD5' to use the auth provider's authentication check for digest auth, using a hash of \
-                'user:realm:pass'",
+        usage: "Set to 'MD5' to use the auth provider's authentication check for digest auth, \
+                using a hash of 'user:realm:pass'",
         apply: set_digest,
     },
 ];

@@ -78,10 +78,12 @@ impl Config {
     }
 }
 
-const REQUIRE_ALL: &str = "container for grouping authorization directives of which none must fail and at least \
-                           one must pass for a request to succeed";
-const REQUIRE_ANY: &str = "container for grouping authorization directives of which one must pass for a request to succeed";
-const REQUIRE_NONE: &str = "container for grouping authorization directives of which none must pass for a request to succeed";
+const REQUIRE_ALL: &str = "container for grouping authorization directives of which none must \
+                           fail and at least one must pass for a request to succeed";
+const REQUIRE_ANY: &str = "container for grouping authorization directives of which one must pass \
+                           for a request to succeed";
+const REQUIRE_NONE: &str = "container for grouping authorization directives of which none must \
+                            pass for a request to succeed";
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[
@@ -89,7 +91,8 @@ pub const DIRECTIVES: &[Directive] = &[
         name: "Require",
         arguments: Arguments::Raw,
         class: Override::AUTH_CONFIG,
-        usage: "specifies authorization directives which one must pass (or not) for a request to suceeed",
+        usage: "specifies authorization directives which one must pass (or not) for a request to \
+                suceeed",
         apply: require,
     },
     section("<RequireAll", REQUIRE_ALL, |config, _, line| {
@@ -108,16 +111,16 @@ pub const DIRECTIVES: &[Directive] = &[
         name: "AuthMerging",
         arguments: Arguments::One,
         class: Override::AUTH_CONFIG,
-        usage: "controls how a <Directory>, <Location>, or similar directive's authorization directives are \
-                combined with those of its predecessor",
+        usage: "controls how a <Directory>, <Location>, or similar directive's authorization \
+                directives are combined with those of its predecessor",
         apply: merging,
     },
     Directive {
         name: "AuthzSendForbiddenOnFailure",
         arguments: Arguments::Flag,
         class: Override::AUTH_CONFIG,
-        usage: "Controls if an authorization failure should result in a '403 FORBIDDEN' response instead of the \
-                HTTP-conforming '401 UNAUTHORIZED'",
+        usage: "Controls if an authorization failure should result in a '403 FORBIDDEN' response \
+                instead of the HTTP-conforming '401 UNAUTHORIZED'",
         apply: forbidden_on_failure,
     },
 ];

@@ -167,8 +167,8 @@ pub const DIRECTIVES: &[Directive] = &[
         "DeflateAlterETag",
         Arguments::One,
         Override::NONE,
-        "Set how mod_deflate should modify ETAG response headers: 'AddSuffix' (default), 'NoChange' (2.2.x \
-         behavior), 'Remove'",
+        "Set how mod_deflate should modify ETAG response headers: 'AddSuffix' (default), \
+         'NoChange' (2.2.x behavior), 'Remove'",
         ignored,
     ),
     directive(

@@ -281,9 +281,9 @@ fn parse_clause(clause: &[u8]) -> Result<When, String> {
             None => (rest(4), false),
         };
         if name.is_empty() {
-            return Err("error: missing environment variable name. envclause should be in the form env=envar \
-                        "
-                .into());
+            let message = "error: missing environment variable name. envclause should be in the \
+                           form env=envar ";
+            return Err(message.into());
         }
         return Ok(When::Environment { name: name.to_vec(), is_negated });
     }

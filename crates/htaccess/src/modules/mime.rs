@@ -146,7 +146,8 @@ pub const DIRECTIVES: &[Directive] = &[
         name: "AddDefaultCharset",
         arguments: Arguments::One,
         class: Override::FILE_INFO,
-        usage: "The name of the default charset to add to any Content-Type without one or 'Off' to disable",
+        usage: "The name of the default charset to add to any Content-Type without one or 'Off' \
+                to disable",
         apply: default_charset,
     },
 ];
@@ -418,13 +419,12 @@ fn with_charset(content_type: &[u8], charset: Option<&[u8]>) -> Vec<u8> {
     let replaces = charset.is_some();
     let mut push = |name: &[u8], value: &[u8]| text.extend([b"; ", name, b"=", value].concat());
     for (name, value) in parameters {
-        match replaces && name == b"charset" {
-            true => {
-                if let Some(charset) = charset.take() {
-                    push(b"charset", charset);
-                }
+        if replaces && name == b"charset" {
+            if let Some(charset) = charset.take() {
+                push(b"charset", charset);
             }
-            false => push(&name, &value),
+        } else {
+            push(&name, &value)
         }
     }
     if let Some(charset) = charset {

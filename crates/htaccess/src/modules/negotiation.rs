@@ -280,7 +280,8 @@ impl State {
         if has_match && self.variants.is_empty() {
             let name = lossy(&record.filename);
             let message = format!(
-                "Negotiation: discovered file(s) matching request: {name} (None could be negotiated)."
+                "Negotiation: discovered file(s) matching request: {name} (None could be \
+                 negotiated)."
             );
             world.log(Level::Error, &message);
             return Err(404);

@@ -184,8 +184,8 @@ proptest! {
     }
 
     #[test]
-    fn any_lines_are_read(text in "((</?(Files|IfModule|If|Limit|Else|IfVersion|FilesMatch)( |\"|x|>|~|mod_dir.c|GET)*)?\
-        (Options|Redirect|ErrorDocument|DirectoryIndex|SetHandler|php_value)?( [-+/a-z0-9\"\\\\<>]*)?\n){0,12}") {
+    fn any_lines_are_read(text in "((</?(Files|IfModule|If|Limit|Else|IfVersion|FilesMatch)( \
+        |\"|x|>|~|mod_dir.c|GET)*)?(Options|Redirect|ErrorDocument|DirectoryIndex|SetHandler|php_value)?( [-+/a-z0-9\"\\\\<>]*)?\n){0,12}") {
         let _ = parse(text.as_bytes(), &Base::default());
     }
 }

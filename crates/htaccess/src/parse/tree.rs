@@ -97,15 +97,14 @@ impl<'a> Reader<'a> {
             }
             self.nodes += 1;
             if let Some(section) = conditions::find(&node.name) {
-                let children = match self.decide(section, &node)? {
-                    true => self.level(Some(&section.name[1..]), level + 1)?,
-                    false => {
-                        let condition = String::from_utf8_lossy(&node.arguments);
-                        let condition = condition.trim_end_matches('>');
-                        self.skipped.push((node.line, format!("{} {condition}>", node.name)));
-                        self.skip(&node.name, level)?;
-                        Vec::new()
-                    }
+                let children = if self.decide(section, &node)? {
+                    self.level(Some(&section.name[1..]), level + 1)?
+                } else {
+                    let condition = String::from_utf8_lossy(&node.arguments);
+                    let condition = condition.trim_end_matches('>');
+                    self.skipped.push((node.line, format!("{} {condition}>", node.name)));
+                    self.skip(&node.name, level)?;
+                    Vec::new()
                 };
                 open.last_mut().map_or(&mut done, |parent| &mut parent.children).extend(children);
             } else if node.name.starts_with("</") {

@@ -232,7 +232,8 @@ fn handlers_of_other_servers_that_name_php_run_scripts() {
         "\"proxy:fcgi://127.0.0.1:9000\"",
     ] {
         let rules = format!(
-            "<FilesMatch \\.php$>\nSetHandler {handler}\n</FilesMatch>\nAddHandler {handler} .php .php7"
+            "<FilesMatch \\.php$>\nSetHandler {handler}\n</FilesMatch>\nAddHandler {handler} .php \
+             .php7"
         );
         let site = Site::new(&[
             (".htaccess", &rules),

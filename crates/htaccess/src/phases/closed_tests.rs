@@ -7,8 +7,8 @@ fn directives_of_a_directory_without_scripts_make_nobody_somebody_elsewhere() {
     let everything = "SetEnv REMOTE_USER env\nSetEnvIf Request_Method . AUTH_TYPE=Fake BY=uploads\n\
         SetEnv APP_ENV uploads\nRequestHeader set X-User field\nRequestHeader unset User-Agent\n\
         <FilesMatch \"(?<MATCHED>.*)\">\nSetEnv SECTION 1\n</FilesMatch>\n\
-        RewriteEngine On\nRewriteRule ^go$ /app/a.php [E=PHP_AUTH_USER:rule]\nRewriteRule ^ - [E=RULED:1]\n\
-        RewriteRule ^twice$ again [E=TWICE:1]\nRewriteRule ^again$ /app/a.php\n\
+        RewriteEngine On\nRewriteRule ^go$ /app/a.php [E=PHP_AUTH_USER:rule]\nRewriteRule ^ - \
+        [E=RULED:1]\nRewriteRule ^twice$ again [E=TWICE:1]\nRewriteRule ^again$ /app/a.php\n\
         DirectoryIndex /app/a.php\nFallbackResource /app/a.php\nErrorDocument 403 /app/a.php\n";
     site.write("app/.htaccess", "SetEnv APP_ENV own\nSetEnvIf X-User (.*) BY=app-$1\n");
     site.write("app/a.php", "");
@@ -73,8 +73,9 @@ fn a_user_of_a_directory_without_scripts_is_none_elsewhere() {
     site.write("uploads/passwords", "me:secret\n");
     let passwords = format!("{}/uploads/passwords", site.root());
     let text = format!(
-        "AuthType Basic\nAuthName a\nAuthUserFile {passwords}\nRequire valid-user\nDirectoryIndex /a.php\n\
-         AuthBasicFake other\nRewriteEngine On\nRewriteRule ^go$ /a.php\nErrorDocument 404 /a.php\n"
+        "AuthType Basic\nAuthName a\nAuthUserFile {passwords}\nRequire valid-user\nDirectoryIndex \
+         /a.php\nAuthBasicFake other\nRewriteEngine On\nRewriteRule ^go$ /a.php\nErrorDocument \
+         404 /a.php\n"
     );
     site.write("uploads/.htaccess", &text);
     site.write("a.php", "");

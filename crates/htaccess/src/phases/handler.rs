@@ -75,7 +75,8 @@ impl Server<'_> {
             },
             name if rule == FileRule::NotRun && is_php(record, name, is_source) => {
                 let text = format!(
-                    "{} is not run: the configuration of the server closes its directory to scripts",
+                    "{} is not run: the configuration of the server closes its directory to \
+                     scripts",
                     lossy(&record.filename)
                 );
                 self.world.log(Level::Error, &text);

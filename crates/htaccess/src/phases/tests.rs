@@ -118,7 +118,8 @@ fn redirects_have_many_forms() {
         (
             ".htaccess",
             "RedirectMatch 301 ^/old/(.*)$ /new/$1\nRedirect gone /gone\nRedirect 404 /hidden\n\
-             RedirectPermanent /p http://p.example/?x=1\nRedirectTemp /t /u\nRedirectMatch 403 \\.bak$",
+             RedirectPermanent /p http://p.example/?x=1\nRedirectTemp /t /u\nRedirectMatch 403 \
+             \\.bak$",
         ),
         ("gone", "x"),
         ("rel/.htaccess", "RedirectRelative On\nRedirect /rel/a /b"),

@@ -177,15 +177,14 @@ fn into_text(pattern: Vec<u8>) -> String {
             let mut text = String::new();
             let mut is_escaped = false;
             for &byte in error.as_bytes() {
-                match byte.is_ascii() {
-                    true => text.push(char::from(byte)),
-                    false => {
-                        if is_escaped {
-                            // A backslash before a byte that is not ASCII has no meaning.
-                            text.pop();
-                        }
-                        text.push_str(&format!("\\x{{{byte:02x}}}"));
+                if byte.is_ascii() {
+                    text.push(char::from(byte))
+                } else {
+                    if is_escaped {
+                        // A backslash before a byte that is not ASCII has no meaning.
+                        text.pop();
                     }
+                    text.push_str(&format!("\\x{{{byte:02x}}}"));
                 }
                 is_escaped = byte == b'\\' && !is_escaped;
             }

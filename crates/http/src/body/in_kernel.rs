@@ -1,9 +1,10 @@
 //! Copies of content in files in memory, from which the kernel sends without copying.
 //!
-//! Bytes of this process are copied into each socket's buffers, and the copies for many connections push each other out
-//! of the processor's caches. All sockets share the pages of a file: with 64 connections and 60 KB, sending and
-//! receiving cost the kernel a third less. With few connections or short content, the second system call and the
-//! references to pages cost as much as is saved, or more.
+//! Bytes of this process are copied into each socket's buffers, and the copies for many connections
+//! push each other out of the processor's caches. All sockets share the pages of a file: with 64
+//! connections and 60 KB, sending and receiving cost the kernel a third less. With few connections
+//! or short content, the second system call and the references to pages cost as much as is saved,
+//! or more.
 
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
@@ -17,7 +18,8 @@ use super::spool::sealed_memfd;
 /// Minimum length in bytes of content that is sent so.
 const MIN_LENGTH: usize = 48 << 10;
 
-/// Minimum of the bytes that the connections of a thread would have in buffers if each were sent the content.
+/// Minimum of the bytes that the connections of a thread would have in buffers if each were sent
+/// the content.
 const MIN_BUFFERED: u64 = 1 << 20;
 
 /// Maximum length in bytes of content that is copied to a file: copying holds other requests up.
@@ -31,7 +33,8 @@ pub const MIN_SENT: u8 = 8;
 
 static FILES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns true if content of this length should be sent so by a thread with this number of connections.
+/// Returns true if content of this length should be sent so by a thread with this number of
+/// connections.
 pub fn pays(len: usize, connections: u64) -> bool {
     len >= MIN_LENGTH && connections.saturating_mul(len as u64) >= MIN_BUFFERED
 }
@@ -94,8 +97,8 @@ pub struct OwnCopy {
 }
 
 impl OwnCopy {
-    /// Returns the copy of this content, which is always the same, or a part of it. Content that was sent a few times
-    /// gets a copy.
+    /// Returns the copy of this content, which is always the same, or a part of it. Content that
+    /// was sent a few times gets a copy.
     pub fn get(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
         if self.copy.get().is_none() && self.sent.get() < MIN_SENT {
             self.sent.set(self.sent.get() + 1);

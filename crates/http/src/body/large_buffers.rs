@@ -1,5 +1,5 @@
-//! Large buffers that a thread uses again. The allocator would return their pages to the kernel and get
-//! them again for nearly each response, which takes longer than to copy into them.
+//! Large buffers that a thread uses again. The allocator would return their pages to the kernel and
+//! get them again for nearly each response, which takes longer than to copy into them.
 
 use std::cell::RefCell;
 

@@ -63,14 +63,15 @@ pub trait BodyStream {
     /// Returns the number of bytes that remain, if known.
     fn len(&self) -> Option<u64>;
 
-    /// Returns true if the producer has reported a failure with the end of the body. Such a body is sent, as
-    /// it always was, but it must not be kept for other requests. Known once the end was returned.
+    /// Returns true if the producer has reported a failure with the end of the body. Such a body is
+    /// sent, as it always was, but it must not be kept for other requests. Known once the end was
+    /// returned.
     fn is_cut(&self) -> bool {
         false
     }
 
-    /// Returns true if the bytes that were returned last count as memory until more is asked for: their sender does not
-    /// count them.
+    /// Returns true if the bytes that were returned last count as memory until more is asked for:
+    /// their sender does not count them.
     fn is_counted(&self) -> bool {
         false
     }
@@ -115,8 +116,8 @@ impl BodyStream for Cut {
 }
 
 impl Body {
-    /// Returns a body whose producer has reported a failure ([`BodyStream::is_cut`]). It has the announced
-    /// `length`, or that of the bytes.
+    /// Returns a body whose producer has reported a failure ([`BodyStream::is_cut`]). It has the
+    /// announced `length`, or that of the bytes.
     pub fn cut(bytes: Bytes, length: Option<u64>) -> Body {
         let length = length.unwrap_or(bytes.len() as u64);
         Body::Stream(Box::new(Cut(bytes, length)))

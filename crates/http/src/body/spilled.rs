@@ -114,7 +114,8 @@ impl Spilled {
 }
 
 impl Drop for Spilled {
-    /// Has a large file closed by a helper thread: the kernel takes 0.1 s to give back the space of a gigabyte.
+    /// Has a large file closed by a helper thread: the kernel takes 0.1 s to give back the space of
+    /// a gigabyte.
     fn drop(&mut self) {
         if self.space() >= SLOW_CLOSE_SIZE
             && let Ok(runtime) = Handle::try_current()

@@ -20,8 +20,8 @@ use super::spilled::Spilled;
 use super::{large_buffers, temporary_files};
 use crate::memory::{Charge, FILES, FREE_BYTES, Owner, RESPONSES};
 
-/// Maximum number of bytes of a response that wait for the client, in memory and file; above it their
-/// source waits (nginx's `fastcgi_max_temp_file_size`).
+/// Maximum number of bytes of a response that wait for the client, in memory and file; above it
+/// their source waits (nginx's `fastcgi_max_temp_file_size`).
 pub const MAX_WAITING: u64 = 1 << 30;
 
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
@@ -60,8 +60,9 @@ impl Spool {
         Spool { directory, memory, memory_len: 0, gathered, file: None, popped: 0, charge: None }
     }
 
-    /// Counts the bytes in memory, and in the file, as those of a response to somebody. Beyond a limit, bytes go to the
-    /// file, and beyond that of files they are refused ([`is_without_room`]).
+    /// Counts the bytes in memory, and in the file, as those of a response to somebody. Beyond a
+    /// limit, bytes go to the file, and beyond that of files they are refused
+    /// ([`is_without_room`]).
     #[must_use]
     pub fn of(self, owner: Owner) -> Self {
         Spool { charge: Some(Charge::new(&RESPONSES, owner)), ..self }
@@ -223,7 +224,8 @@ impl Spool {
     }
 }
 
-/// Error of a temporary file whose owner has as many bytes in files as it may have. The budget is reported to the log.
+/// Error of a temporary file whose owner has as many bytes in files as it may have. The budget is
+/// reported to the log.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -241,14 +243,14 @@ impl From<NoRoom> for io::Error {
     }
 }
 
-/// Returns true if unread responses of a client or site have as much disk space as they may have, which is logged
-/// elsewhere.
+/// Returns true if unread responses of a client or site have as much disk space as they may have,
+/// which is logged elsewhere.
 pub fn is_without_room(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<NoRoom>())
 }
 
-/// Creates a file with a response that its client does not read, or a part of it. Its space is that of the owner, as long
-/// as the charge is kept.
+/// Creates a file with a response that its client does not read, or a part of it. Its space is that
+/// of the owner, as long as the charge is kept.
 pub fn unread_file(directory: &Path, owner: Owner, bytes: &[u8]) -> io::Result<(File, Charge)> {
     let mut charge = Charge::new(&FILES, owner);
     if !charge.hold(bytes.len()) {

@@ -1,7 +1,7 @@
 //! Creating temporary files, and the last failure until one can be written again.
 //!
-//! Requests and responses that do not fit in memory fail one by one. That they do is a state of the server,
-//! which is shown until there is room.
+//! Requests and responses that do not fit in memory fail one by one. That they do is a state of the
+//! server, which is shown until there is room.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -24,8 +24,8 @@ static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 const MIN_BYTES: u64 = 4096;
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Time after which room for a file as long as the one that has failed is no longer required: that file may have
-/// been larger than the disk.
+/// Time after which room for a file as long as the one that has failed is no longer required: that
+/// file may have been larger than the disk.
 const SIZE_REQUIRED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +45,10 @@ impl Failure {
 
     /// Returns the number of bytes that must fit.
     fn wanted(&self, now: Instant) -> u64 {
-        match now.saturating_duration_since(self.at) < SIZE_REQUIRED_FOR {
-            true => self.bytes.clamp(MIN_BYTES, MAX_BYTES),
-            false => MIN_BYTES,
+        if now.saturating_duration_since(self.at) < SIZE_REQUIRED_FOR {
+            self.bytes.clamp(MIN_BYTES, MAX_BYTES)
+        } else {
+            MIN_BYTES
         }
     }
 }
@@ -61,7 +62,8 @@ pub(super) fn record(directory: &Path, error: &io::Error, bytes: u64) {
     *last() = Some(Failure::new(directory, error, bytes, Instant::now()));
 }
 
-/// Returns the directory in which no file could be written, and the reason; `None` if the last one could.
+/// Returns the directory in which no file could be written, and the reason; `None` if the last one
+/// could.
 pub fn problem() -> Option<(PathBuf, String)> {
     last().as_ref().map(|failure| (failure.directory.clone(), failure.problem.clone()))
 }

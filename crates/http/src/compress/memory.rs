@@ -1,7 +1,7 @@
 //! Memory of the encoders of responses that are being sent: limited for each client and in total.
 //!
-//! An encoder lives until the end of its response, and a client decides how long that takes. A response without a
-//! permit is sent as it is.
+//! An encoder lives until the end of its response, and a client decides how long that takes. A
+//! response without a permit is sent as it is.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -39,8 +39,8 @@ pub(super) struct Permit {
     bytes: usize,
 }
 
-/// Returns the permit to keep an encoder of a response to a client (`None` on a unix socket), and what it encodes;
-/// `None` if the memory is used up.
+/// Returns the permit to keep an encoder of a response to a client (`None` on a unix socket), and
+/// what it encodes; `None` if the memory is used up.
 pub(super) fn permit(
     compressor: &Compressor,
     body: &Body,

@@ -8,8 +8,8 @@
 //! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the
 //!    entity tag (RFC 9110, 8.8.1).
 //!
-//! 5. What takes long to send has an encoder until its end; their memory has limits (`memory`), beyond which responses
-//!    are not compressed.
+//! 5. What takes long to send has an encoder until its end; their memory has limits (`memory`),
+//!    beyond which responses are not compressed.
 //!
 //! A script excludes a response by `Content-Encoding` (also `identity`) or `no-transform` in
 //! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be
@@ -73,12 +73,13 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
         return;
     }
     let client = request.connection.peer.map(|peer| peer.ip());
-    let permit = match is_whole(&response.body) {
-        true => None,
-        false => match permit(compressor, &response.body, client) {
+    let permit = if is_whole(&response.body) {
+        None
+    } else {
+        match permit(compressor, &response.body, client) {
             Some(permit) => Some(permit),
             None => return,
-        },
+        }
     };
     let keep = |content: &Bytes| {
         if let Some(copies) = &copies {
@@ -122,24 +123,22 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
     describe(response, compressor.encoding);
 }
 
-/// Compresses a response with gzip as Apache's mod_deflate does, which has decided to: its entity tag stays
-/// strong and says so. A response without content keeps the tag of the compressed content.
-/// `client` is the address of the client, `None` on a unix socket.
+/// Compresses a response with gzip as Apache's mod_deflate does, which has decided to: its entity
+/// tag stays strong and says so. A response without content keeps the tag of the compressed
+/// content. `client` is the address of the client, `None` on a unix socket.
 pub fn gzip_as_apache(client: Option<IpAddr>, response: &mut Response) {
     let compressor = Compressor { encoding: Encoding::Gzip, level: None, min_length: 0 };
-    let permit = match response.status == 304 || is_whole(&response.body) {
-        true => None,
-        false => match permit(&compressor, &response.body, client) {
+    let permit = if response.status == 304 || is_whole(&response.body) {
+        None
+    } else {
+        match permit(&compressor, &response.body, client) {
             Some(permit) => Some(permit),
             None => return,
-        },
+        }
     };
     response.fields = changed(&response.fields, |name, value| {
         let is_tag = name.eq_ignore_ascii_case(b"etag") && value.ends_with(b"\"");
-        match is_tag {
-            true => Change::TagSuffix(b"-gzip\""),
-            false => Change::Keep,
-        }
+        if is_tag { Change::TagSuffix(b"-gzip\"") } else { Change::Keep }
     });
     if response.status == 304 {
         return;
@@ -197,11 +196,13 @@ fn is_marked(fields: &mut FieldBlock) -> bool {
     if let Some(encoding) = fields.get("content-encoding") {
         if encoding.eq_ignore_ascii_case(b"identity") {
             // A mark for this module; clients must not get it (RFC 9110, 8.4.1).
-            *fields =
-                changed(fields, |name, _| match name.eq_ignore_ascii_case(b"content-encoding") {
-                    true => Change::Drop,
-                    false => Change::Keep,
-                });
+            *fields = changed(fields, |name, _| {
+                if name.eq_ignore_ascii_case(b"content-encoding") {
+                    Change::Drop
+                } else {
+                    Change::Keep
+                }
+            });
         }
         return true;
     }
@@ -276,10 +277,7 @@ fn revalidated(request: &Request, response: &mut Response) {
 /// Adapts the fields to the compressed content.
 fn describe(response: &mut Response, encoding: Encoding) {
     response.fields = changed(&response.fields, |name, value| {
-        match name.eq_ignore_ascii_case(b"accept-ranges") {
-            true => Change::Drop,
-            false => weaken(name, value),
-        }
+        if name.eq_ignore_ascii_case(b"accept-ranges") { Change::Drop } else { weaken(name, value) }
     });
     response.fields.push("Content-Encoding", encoding.name());
 }
@@ -295,9 +293,10 @@ enum Change {
 
 /// Makes an entity tag weak, since bodies with the same strong tag must have the same bytes.
 fn weaken(name: &[u8], value: &[u8]) -> Change {
-    match name.eq_ignore_ascii_case(b"etag") && value.starts_with(b"\"") {
-        true => Change::Prefix(b"W/"),
-        false => Change::Keep,
+    if name.eq_ignore_ascii_case(b"etag") && value.starts_with(b"\"") {
+        Change::Prefix(b"W/")
+    } else {
+        Change::Keep
     }
 }
 

@@ -151,10 +151,7 @@ impl Default for Tally {
 impl Tally {
     fn add<T>(&mut self, candidate: &Candidate<T>) {
         self.oldest = self.oldest.min(candidate.since);
-        match candidate.is_idle {
-            true => self.idle += 1,
-            false => self.incomplete += 1,
-        }
+        if candidate.is_idle { self.idle += 1 } else { self.incomplete += 1 }
     }
 
     fn take(&mut self) {

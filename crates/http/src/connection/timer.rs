@@ -68,7 +68,8 @@ pub fn after(now: Instant, timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86400 * 365))
 }
 
-/// Returns true if a client that has taken so many bytes from the buffers of the kernel in `time` is not too slow.
+/// Returns true if a client that has taken so many bytes from the buffers of the kernel in `time`
+/// is not too slow.
 pub fn is_progress(taken: usize, time: Duration, min_rate: u64) -> bool {
     let least = min_rate.saturating_mul(time.as_secs()).max(1);
     taken as u64 >= least

@@ -6,8 +6,8 @@
 //!
 //! When one end shuts down its sending direction, the other gets a shutdown and may go on for a
 //! while. The tunnel closes when both have shut down, when the connection of either breaks, after
-//! an idle timeout, and some time after the drain signal: more of it if another server accepts the new
-//! connections, see [`Drain::hand_over`](super::drain::Drain::hand_over).
+//! an idle timeout, and some time after the drain signal: more of it if another server accepts the
+//! new connections, see [`Drain::hand_over`](super::drain::Drain::hand_over).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -136,10 +136,8 @@ impl Tunnel {
                 idle_since = Instant::now();
             }
             was_half_closed = is_half_closed;
-            let timeout = match is_half_closed {
-                true => timeouts.half_closed.min(idle_timeout),
-                false => idle_timeout,
-            };
+            let timeout =
+                if is_half_closed { timeouts.half_closed.min(idle_timeout) } else { idle_timeout };
             let mut deadline = after(idle_since, timeout);
             if drain.poll(cx) {
                 let end = drain_end.get_or_insert_with(|| match drain.handed_over() {

@@ -108,12 +108,12 @@ impl BodyReader {
     }
 }
 
-/// Chunks with fewer bytes are copied together with those that have arrived behind them: what is done for each piece of
-/// a body costs more.
+/// Chunks with fewer bytes are copied together with those that have arrived behind them: what is
+/// done for each piece of a body costs more.
 const SMALL_CHUNK: usize = 1024;
 
-/// Takes the data of the next chunk, or of several small ones, out of the input. The data is empty if more input is
-/// needed, and `None` at the end of the body.
+/// Takes the data of the next chunk, or of several small ones, out of the input. The data is empty
+/// if more input is needed, and `None` at the end of the body.
 fn next_chunks(chunked: &mut Chunked, input: &mut Input) -> Result<Option<Bytes>, Malformed> {
     let mut small = BytesMut::new();
     while small.is_empty() || !input.is_empty() {

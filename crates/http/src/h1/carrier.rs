@@ -141,10 +141,7 @@ impl<I: Io> Carrier for RequestCarrier<'_, I> {
     }
 
     fn awaits_body(&self, waits: bool) {
-        match waits {
-            true => self.drain.set_phase(Phase::Incomplete),
-            false => self.drain.resume(),
-        }
+        if waits { self.drain.set_phase(Phase::Incomplete) } else { self.drain.resume() }
     }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! The output of a connection: a buffer for heads and short bodies, and one large piece after it. What does not stay in
-//! memory while the client takes nothing is in a file.
+//! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
+//! What does not stay in memory while the client takes nothing is in a file.
 //!
 //! Responses to pipelined requests are collected in the buffer and sent in one write. A thread
 //! keeps a spare buffer for its connections, so a connection without output has none.
@@ -39,7 +39,8 @@ pub(super) struct Output {
     whole: usize,
     /// Bytes after the large piece.
     end: &'static [u8],
-    /// Bytes after the large piece that are in a file: while there are any, all further ones go there.
+    /// Bytes after the large piece that are in a file: while there are any, all further ones go
+    /// there.
     spilled: Option<Box<Spilled>>,
     /// The file failed.
     has_failed: bool,
@@ -90,8 +91,9 @@ impl Output {
             + usize::try_from(spilled).unwrap_or(usize::MAX >> 1)
     }
 
-    /// Counts the bytes in memory, of which the client takes none at the moment, without the last `counted` ones, which
-    /// count elsewhere. Those that may not stay there go to a file in `directory`.
+    /// Counts the bytes in memory, of which the client takes none at the moment, without the last
+    /// `counted` ones, which count elsewhere. Those that may not stay there go to a file in
+    /// `directory`.
     pub fn hold(
         &mut self,
         charge: &mut Charge,

@@ -117,10 +117,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         if sent.outcome != SendOutcome::Complete {
             return Next::Close;
         }
-        match keep_alive {
-            true => self.keep(unread, &carrier).await,
-            false => self.end(unread),
-        }
+        if keep_alive { self.keep(unread, &carrier).await } else { self.end(unread) }
     }
 
     /// Counts a request. Returns true if it is the last one that the connection may have.
@@ -174,9 +171,10 @@ impl<I: Io, H: Handler> Connection<I, H> {
 
     /// Ends the connection, with time to read the response if the client may be sending.
     fn end(&self, unread: UnreadBody) -> Next {
-        match unread == UnreadBody::Long || !self.transport.borrow().input.is_empty() {
-            true => Next::Linger,
-            false => Next::Close,
+        if unread == UnreadBody::Long || !self.transport.borrow().input.is_empty() {
+            Next::Linger
+        } else {
+            Next::Close
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::message::{ConnectionFields, Request, Response};
 use crate::timer::{ProgressDeadline, Throughput};
 
 impl<I: Io, H> Connection<I, H> {
-    /// Sends a response to a request, if that could be read. With `gather` a short one stays in the output, to be sent with the next.
+    /// Sends a response to a request, if that could be read. With `gather` a short one stays in the
+    /// output, to be sent with the next.
     pub(super) async fn respond(
         &self,
         request: Option<&Request>,

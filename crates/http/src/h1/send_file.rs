@@ -4,7 +4,8 @@
 //!    into the page cache first. The output before it is sent with `MSG_MORE`, so that both share
 //!    packets.
 //! 2. Any other range is read into a buffer, piece by piece.
-//! 3. Content of this process that has a copy in memory of the kernel is sent from there ([`in_kernel`](crate::body::in_kernel)).
+//! 3. Content of this process that has a copy in memory of the kernel is sent from there
+//!    ([`in_kernel`](crate::body::in_kernel)).
 //! 4. Other connections have a turn after each piece.
 //!
 //! The response is cut short at the end of a file that has become shorter: nothing is padded or
@@ -68,7 +69,8 @@ impl<I: Io> Sender<'_, I> {
         Ok(())
     }
 
-    /// Returns the copy of content that the kernel sends to plain TCP, and the offset of the content in it.
+    /// Returns the copy of content that the kernel sends to plain TCP, and the offset of the
+    /// content in it.
     pub fn copy_in_kernel(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
         let copy = self.in_kernel.as_ref()?;
         self.transport.borrow().io.is_tcp().then(|| copy.get(content))?

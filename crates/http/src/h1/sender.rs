@@ -53,8 +53,8 @@ impl<I: Io> Sender<'_, I> {
         poll.map_err(SendError::from)
     }
 
-    /// Returns the number of bytes above which the output is sent before more is added. A piece that counts elsewhere does
-    /// so until the next one.
+    /// Returns the number of bytes above which the output is sent before more is added. A piece
+    /// that counts elsewhere does so until the next one.
     pub fn flush_size(&self) -> usize {
         if self.counted > 0 { FREE_BYTES } else { FLUSH_SIZE }
     }

@@ -34,7 +34,8 @@ pub trait Io: AsyncRead + AsyncWrite + Unpin {
         None
     }
 
-    /// Returns the number of bytes that were written and that the client has not taken; `None` if it is not known.
+    /// Returns the number of bytes that were written and that the client has not taken; `None` if
+    /// it is not known.
     fn unsent(&self) -> Option<usize> {
         None
     }
@@ -215,8 +216,9 @@ impl<I: Io> Transport<I> {
     /// Ready when the client, which does not take the output now, is too slow. The connection
     /// counts as reset from then on.
     ///
-    /// The kernel reports a socket as writable only when a third of its buffer or more is free, which can be a megabyte:
-    /// a client that has taken less than that meanwhile, at the minimum rate, has the time once more.
+    /// The kernel reports a socket as writable only when a third of its buffer or more is free,
+    /// which can be a megabyte: a client that has taken less than that meanwhile, at the minimum
+    /// rate, has the time once more.
     pub fn poll_send_timeout(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<()> {
         loop {
             let rate = self.work.send_rate;

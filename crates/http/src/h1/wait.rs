@@ -76,7 +76,8 @@ impl<I: Io, H: Handler> Connection<I, H> {
         .await
     }
 
-    /// Counts the memory of a head that has not arrived as a whole. Returns false if there is none left.
+    /// Counts the memory of a head that has not arrived as a whole. Returns false if there is none
+    /// left.
     fn may_wait(&self, transport: &mut Transport<I>) -> bool {
         let len = transport.input.as_bytes().len();
         if len <= FREE_BYTES {
@@ -89,10 +90,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     /// Returns the grace of a first request. None over TCP and TLS: a TCP client had the time for
     /// which the kernel waits for its first bytes, a TLS client the time of the handshake.
     fn first_request_grace(&self) -> Duration {
-        match self.info.tls || self.info.peer.is_some() {
-            true => Duration::ZERO,
-            false => FIRST_REQUEST_GRACE,
-        }
+        if self.info.tls || self.info.peer.is_some() { Duration::ZERO } else { FIRST_REQUEST_GRACE }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The memory that a request takes while it is answered, whatever its response takes: its state, its head and what is
-//! free of each response. It counts until the request ends, even if its connection has ended before.
+//! The memory that a request takes while it is answered, whatever its response takes: its state,
+//! its head and what is free of each response. It counts until the request ends, even if its
+//! connection has ended before.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,10 +31,8 @@ impl StreamMemory {
 
     /// Counts it for this owner. Returns false if there is none left.
     pub fn count(&self, owner: Owner) -> bool {
-        let (budget, owner) = match self.is_first {
-            true => (&FIRST_STREAMS, owner.client_first()),
-            false => (&STREAMS, owner),
-        };
+        let (budget, owner) =
+            if self.is_first { (&FIRST_STREAMS, owner.client_first()) } else { (&STREAMS, owner) };
         let mut counted = self.charge.borrow_mut();
         if counted.as_ref().is_some_and(|charge| *charge.owner() == owner) {
             return true;
@@ -46,8 +45,8 @@ impl StreamMemory {
         fits
     }
 
-    /// Returns true if it counts for somebody. A request that was answered before its owner was known counts for the
-    /// connection.
+    /// Returns true if it counts for somebody. A request that was answered before its owner was
+    /// known counts for the connection.
     pub fn is_admitted(&self) -> bool {
         let is_counted = self.charge.borrow().is_some();
         is_counted || (!self.is_refused.get() && self.count(self.shared.owner.clone()))

@@ -52,8 +52,8 @@ impl Handler for &Patient {
     fn log_request(&self, _: &RequestRecord<'_>) {}
 }
 
-/// Connects, sends requests and closes the connection once each is being handled or was refused. Returns how many were
-/// refused.
+/// Connects, sends requests and closes the connection once each is being handled or was refused.
+/// Returns how many were refused.
 async fn visit(handler: &'static Patient, client: IpAddr, requests: usize) -> usize {
     let before = handler.running.get();
     let (here, there) = duplex(64 << 10);

@@ -121,8 +121,8 @@ impl Blocks {
         }
     }
 
-    /// Handles a part of a payload: that of HEADERS or CONTINUATION within a header block, otherwise of
-    /// another frame, which is skipped.
+    /// Handles a part of a payload: that of HEADERS or CONTINUATION within a header block,
+    /// otherwise of another frame, which is skipped.
     fn read(&mut self, bytes: &[u8]) {
         let Some(block) = &mut self.block else { return };
         let missing = block.lead_length - block.lead_received;

@@ -114,9 +114,8 @@ impl<'c> StreamCarrier<'c> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, BodyError>> {
         while let Some(data) = ready!(body.stream.poll_data(cx)) {
-            let bytes = data.map_err(|error| match error.is_library() {
-                true => BodyError::Malformed,
-                false => BodyError::Closed,
+            let bytes = data.map_err(|error| {
+                if error.is_library() { BodyError::Malformed } else { BodyError::Closed }
             })?;
             // Makes room in the flow-control window; fails only if the connection has ended.
             let _ = body.stream.flow_control().release_capacity(bytes.len());

@@ -153,9 +153,10 @@ impl Driver {
     ) -> Poll<()> {
         loop {
             // With too many requests, the connection is driven without accepting more.
-            let next = match answering + self.accepted.len() < MAX_STREAMS as usize {
-                true => self.connection.poll_accept(cx),
-                false => self.connection.poll_closed(cx).map(|end| end.err().map(Err)),
+            let next = if answering + self.accepted.len() < MAX_STREAMS as usize {
+                self.connection.poll_accept(cx)
+            } else {
+                self.connection.poll_closed(cx).map(|end| end.err().map(Err))
             };
             match ready!(next) {
                 Some(Ok(accepted)) => {
@@ -215,14 +216,14 @@ impl Driver {
             return;
         }
         self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-        match self.abandoned > MAX_ABANDONED {
-            true => cut_off(&"the client cancels more requests than it lets complete"),
-            false => {
-                let kind = self.shared.budget.costliest_type();
-                cut_off(&format_args!(
-                    "too many frames that transfer no data, mostly {kind} frames"
-                ));
-            }
+        if self.abandoned > MAX_ABANDONED {
+            cut_off(
+                &"the client cancels more requests than it \
+            lets complete",
+            )
+        } else {
+            let kind = self.shared.budget.costliest_type();
+            cut_off(&format_args!("too many frames that transfer no data, mostly {kind} frames"));
         }
     }
 }

@@ -50,9 +50,10 @@ fn write(
         put(b"host", authority.as_bytes());
     }
     // Each cookie field can cost one byte on the wire, and more here.
-    let checked = match parts.headers.len() > limits.max_fields.saturating_mul(2) {
-        true => Err(Refusal::TooManyFields),
-        false => hosts_agree(parts, named, limits),
+    let checked = if parts.headers.len() > limits.max_fields.saturating_mul(2) {
+        Err(Refusal::TooManyFields)
+    } else {
+        hosts_agree(parts, named, limits)
     };
     if let Some(handshake) = websocket {
         put(b"connection", b"upgrade");
@@ -95,9 +96,10 @@ fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<()
         Some((text.get(host)?.to_ascii_lowercase(), port.to_vec()))
     };
     let named = entity(named.as_bytes()).ok_or(Refusal::Host)?;
-    match first.is_none_or(|field| entity(field.as_bytes()).as_ref() == Some(&named)) {
-        true => Ok(()),
-        false => Err(Refusal::Host),
+    if first.is_none_or(|field| entity(field.as_bytes()).as_ref() == Some(&named)) {
+        Ok(())
+    } else {
+        Err(Refusal::Host)
     }
 }
 

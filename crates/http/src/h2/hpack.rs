@@ -206,9 +206,10 @@ impl Reader {
             return;
         }
         for &byte in text {
-            match huffman {
-                true => self.huffman.decode(byte, |byte| line.take(part, byte)),
-                false => line.take(part, byte),
+            if huffman {
+                self.huffman.decode(byte, |byte| line.take(part, byte))
+            } else {
+                line.take(part, byte)
             }
         }
     }

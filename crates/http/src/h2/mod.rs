@@ -8,16 +8,17 @@
 //! 2. The same [`Handler`] answers each stream (`stream`), in a task of its own if it has to wait
 //!    (`tasks`). Streams that the client has reset count until their handlers have ended, so the
 //!    number of handlers never exceeds `MAX_STREAMS` (`settings`, `driver`).
-//! 3. A response is sent piece by piece as the flow-control windows have room (`send`) and the client takes the output
-//!    of the connection (`output`), so that a stalled stream holds one piece, for at most `send_timeout`. Of several streams the most
-//!    urgent sends first (`turns`).
+//! 3. A response is sent piece by piece as the flow-control windows have room (`send`) and the
+//!    client takes the output of the connection (`output`), so that a stalled stream holds one
+//!    piece, for at most `send_timeout`. Of several streams the most urgent sends first (`turns`).
 //! 4. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
 //!    stream is a tunnel (`websocket`, `tunnel`).
 //! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
 //!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
 //!    requests are refused.
-//! 6. The requests that are being answered count as memory, whatever their responses take, for the client and beyond a few
-//!    of each connection for the site; those that find none are refused (`admission`).
+//! 6. The requests that are being answered count as memory, whatever their responses take, for the
+//!    client and beyond a few of each connection for the site; those that find none are refused
+//!    (`admission`).
 //! 7. A client that resets far more streams than it lets end, or sends frames that only cost work
 //!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 

@@ -1,8 +1,8 @@
 //! Output of a connection that the library keeps until the client takes it.
 //!
-//! Heads are not subject to flow control, and each stream may have a piece of its body in the output. Beyond a small
-//! size, responses wait until the client has taken all. A connection whose owner has memory left may keep more, so that
-//! many streams are sent together.
+//! Heads are not subject to flow control, and each stream may have a piece of its body in the
+//! output. Beyond a small size, responses wait until the client has taken all. A connection whose
+//! owner has memory left may keep more, so that many streams are sent together.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
@@ -27,7 +27,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Ready when there is room for another piece of a response to a request. [`Output::set_sent`] wakes the task.
+    /// Ready when there is room for another piece of a response to a request. [`Output::set_sent`]
+    /// wakes the task.
     pub fn poll_room(&self, request: Option<&Request>, cx: &mut Context<'_>) -> Poll<()> {
         let bytes = self.bytes.get();
         if bytes < FREE_BYTES || (bytes < MAX_BYTES && self.may_keep_more(request)) {

@@ -70,15 +70,12 @@ impl ConnectionPhase {
     /// Records that a handler begins to wait for more of a body, or no longer waits.
     pub fn body(&self, waits: bool) {
         let bodies = self.bodies.get();
-        match waits {
-            true => {
-                self.bodies.set(bodies + 1);
-                self.settle();
-            }
-            false => {
-                self.bodies.set(bodies.saturating_sub(1));
-                self.with_drain(DrainRegistration::resume);
-            }
+        if waits {
+            self.bodies.set(bodies + 1);
+            self.settle();
+        } else {
+            self.bodies.set(bodies.saturating_sub(1));
+            self.with_drain(DrainRegistration::resume);
         }
     }
 

@@ -26,8 +26,8 @@ use crate::spool::unread_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
-/// number of bytes of the body sent, and the result. The owner of the request, if there is one, answers for the memory
-/// of what the client does not take.
+/// number of bytes of the body sent, and the result. The owner of the request, if there is one,
+/// answers for the memory of what the client does not take.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     request: Option<&Request>,
@@ -191,13 +191,12 @@ impl Sender<'_> {
     /// Ends the stream after a body whose length was not announced.
     fn end(&mut self) -> Result<(), SendError> {
         let lines = self.trailer.as_ref().map(Trailer::lines).unwrap_or_default();
-        let ended = match lines.is_empty() {
-            true => self.stream.send_data(Bytes::new(), true),
-            false => {
-                let mut fields = HeaderMap::new();
-                put_fields(&mut fields, &FieldBlock::from_lines(lines));
-                self.stream.send_trailers(fields)
-            }
+        let ended = if lines.is_empty() {
+            self.stream.send_data(Bytes::new(), true)
+        } else {
+            let mut fields = HeaderMap::new();
+            put_fields(&mut fields, &FieldBlock::from_lines(lines));
+            self.stream.send_trailers(fields)
         };
         ended.map_err(|_| SendError::ClientGone)
     }
@@ -239,8 +238,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Counts the rest of a piece of `whole` bytes, which the client does not take at the moment. Returns false if it may
-    /// not stay in memory.
+    /// Counts the rest of a piece of `whole` bytes, which the client does not take at the moment.
+    /// Returns false if it may not stay in memory.
     fn hold(&mut self, rest: &mut Bytes, whole: &mut usize) -> bool {
         let Some(request) = self.request.filter(|_| !self.is_counted && rest.len() > FREE_BYTES)
         else {

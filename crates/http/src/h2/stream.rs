@@ -284,7 +284,8 @@ impl<H: Handler> Answer<H> {
         end
     }
 
-    /// Resets the stream of a request for which there is no memory. The client may send it again (RFC 9113, 8.7).
+    /// Resets the stream of a request for which there is no memory. The client may send it again
+    /// (RFC 9113, 8.7).
     fn refuse_stream(
         &self,
         mut respond: SendResponse<Bytes>,

@@ -35,8 +35,8 @@ impl<F> Default for StreamTasks<F> {
 }
 
 impl<F: Future<Output = StreamEnd> + 'static> StreamTasks<F> {
-    /// Polls a future once, and spawns a task for it if it is not ready. Each turn of the task begins
-    /// with a call of `begin_turn`.
+    /// Polls a future once, and spawns a task for it if it is not ready. Each turn of the task
+    /// begins with a call of `begin_turn`.
     pub fn start(&mut self, answer: F, begin_turn: impl Fn() + 'static, cx: &mut Context<'_>) {
         let mut future = self.spare.take().unwrap_or_else(|| Box::pin(None));
         future.set(Some(answer));

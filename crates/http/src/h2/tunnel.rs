@@ -86,9 +86,10 @@ impl AsyncWrite for Channel {
         let piece = Bytes::copy_from_slice(&bytes[..bytes.len().min(to.capacity())]);
         let count = piece.len();
         to.send_data(piece, false).map_err(broken)?;
-        match count == bytes.len() {
-            true => shared.budget.earn_piece(count),
-            false => shared.budget.earn_bytes(count),
+        if count == bytes.len() {
+            shared.budget.earn_piece(count)
+        } else {
+            shared.budget.earn_bytes(count)
         }
         Poll::Ready(Ok(count))
     }

@@ -79,8 +79,8 @@ impl Request {
         peer.map(|peer| peer.ip())
     }
 
-    /// Returns true for a preflight: a browser asks for permission before it sends the request itself (the Fetch
-    /// standard, 3.2).
+    /// Returns true for a preflight: a browser asks for permission before it sends the request
+    /// itself (the Fetch standard, 3.2).
     pub fn is_preflight(&self) -> bool {
         *self.method == *b"OPTIONS"
             && self.fields.get("origin").is_some()

@@ -60,8 +60,8 @@ impl Response {
         }
     }
 
-    /// Creates a response that is not sent: the connection is closed, or the stream reset. The status is
-    /// for the log.
+    /// Creates a response that is not sent: the connection is closed, or the stream reset. The
+    /// status is for the log.
     pub fn unsent(status: u16) -> Self {
         let extras = ResponseExtras { is_unsent: true, ..ResponseExtras::default() };
         Response { extras: Some(Box::new(extras)), ..Response::new(status, Body::Empty) }
@@ -121,7 +121,8 @@ pub struct ResponseExtras {
     pub in_kernel: Option<Box<dyn KernelCopy>>,
     /// The response is not sent.
     pub is_unsent: bool,
-    /// The memory of the body counts elsewhere, not as that of a response that its client does not read.
+    /// The memory of the body counts elsewhere, not as that of a response that its client does not
+    /// read.
     pub is_counted: bool,
     /// Variables that a script has set for the server (`apache_setenv`).
     pub variables: Vec<(Bytes, Bytes)>,
@@ -145,7 +146,8 @@ pub trait CompressedCopies {
     /// Returns true if they are copies of this content: a later step may have replaced the body.
     fn is_of(&self, content: &Bytes) -> bool;
 
-    /// Returns the content in an encoding; empty if it is not shorter so. `None` if it is not known.
+    /// Returns the content in an encoding; empty if it is not shorter so. `None` if it is not
+    /// known.
     fn get(&self, encoding: Encoding) -> Option<Bytes>;
 
     /// Claims the right to collect the content in an encoding while it is sent. Only one response

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use super::Request;
 
-/// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be many lines.
+/// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be
+/// many lines.
 const MAX_SHOWN_BYTES: usize = 1000;
 
 /// Returns a request target for the log.
@@ -29,10 +30,7 @@ impl fmt::Display for ShownRequest<'_> {
         let Request { id, method, target, host, .. } = self.0;
         let (id, method) = (ShownRequestId(*id), shown_target(method));
         write!(f, "request {id}: {method} {}", shown_target(target))?;
-        match host.is_empty() {
-            true => Ok(()),
-            false => write!(f, " of {}", shown_target(host)),
-        }
+        if host.is_empty() { Ok(()) } else { write!(f, " of {}", shown_target(host)) }
     }
 }
 

@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn junk_is_no_host() {
-        let junk = ":80 . a..b a@b a:b@c a/b a:80x a:-1 a:65536 a:1:2 a%2eb a\u{e9} a?b a#b a\\b <a> \
-                    [::1 [::1]x [] [g] [::1%25eth0] [::1]:x [1.2] [::1::2] [1:2:3:4:5:6:7:8:9]";
+        let junk = ":80 . a..b a@b a:b@c a/b a:80x a:-1 a:65536 a:1:2 a%2eb a\u{e9} a?b a#b a\\b \
+                    <a> [::1 [::1]x [] [g] [::1%25eth0] [::1]:x [1.2] [::1::2] [1:2:3:4:5:6:7:8:9]";
         for authority in junk.split_whitespace().chain([" ", "a b", "a: 80", "a\t"]) {
             assert_eq!(read(authority), None, "{authority:?}");
         }

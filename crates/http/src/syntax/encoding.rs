@@ -227,7 +227,8 @@ mod tests {
     proptest! {
         #[test]
         fn only_a_stored_and_accepted_coding_is_chosen(
-            value in "([a-z*]{0,4}|gzip|br|zstd|identity|\\*)(;q=[01](\\.[0-9]{0,3})?)?(, ?(gzip|br|zstd|identity)(;q=[01](\\.[0-9]{0,3})?)?){0,4}",
+            value in "([a-z*]{0,4}|gzip|br|zstd|identity|\\*)(;q=[01](\\.[0-9]{0,3})?)?(, \
+                      ?(gzip|br|zstd|identity)(;q=[01](\\.[0-9]{0,3})?)?){0,4}",
             stored in prop::array::uniform4(any::<bool>()),
         ) {
             let accept = parse_accept_encoding(value.as_bytes());

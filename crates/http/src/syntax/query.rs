@@ -6,22 +6,24 @@
 use howdah_template::php_name::is_known_as;
 use howdah_text::percent::decoded_form;
 
-/// Returns the value of the last argument with this name, also one that PHP makes this name; still encoded.
+/// Returns the value of the last argument with this name, also one that PHP makes this name; still
+/// encoded.
 pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     query.rsplit(|byte| *byte == b'&').find_map(|pair| {
         let (found, value) = split(pair);
         let is_plain = |byte: &u8| !matches!(byte, b'%' | b'+' | b'.' | b'[');
-        let is_found = match found.iter().all(is_plain) {
-            true => found == name,
-            false => is_known_as(&decoded_form(found).collect::<Vec<_>>(), name),
+        let is_found = if found.iter().all(is_plain) {
+            found == name
+        } else {
+            is_known_as(&decoded_form(found).collect::<Vec<_>>(), name)
         };
         is_found.then_some(value)
     })
 }
 
 /// Iterates over the names and values of a `Cookie` field, without blanks before a name and after a
-/// value. Text without `=` is the name of a cookie without a value, as for PHP, if `takes_bare` is true;
-/// otherwise it is no cookie, as in Unit.
+/// value. Text without `=` is the name of a cookie without a value, as for PHP, if `takes_bare` is
+/// true; otherwise it is no cookie, as in Unit.
 pub fn cookies(field: &[u8], takes_bare: bool) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     field.split(|byte| *byte == b';').filter_map(move |pair| {
         let (name, value) = match memchr::memchr(b'=', pair) {

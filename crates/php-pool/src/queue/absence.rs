@@ -9,9 +9,10 @@ use super::Queue;
 use crate::instance::Worker;
 
 impl Queue {
-    /// Returns the workers that have no request although requests wait for one: process id and number of
-    /// requests so far. Empty if none waits. In worker mode a script may go on after a response, and a worker
-    /// without any request so far may still start its script: that one is left out.
+    /// Returns the workers that have no request although requests wait for one: process id and
+    /// number of requests so far. Empty if none waits. In worker mode a script may go on after a
+    /// response, and a worker without any request so far may still start its script: that one is
+    /// left out.
     pub fn unavailable_workers(&self, is_resident: bool) -> Vec<(WorkerId, u32, u64)> {
         let inner = self.lock();
         let Some(serving) = &inner.serving else { return Vec::new() };
@@ -33,8 +34,8 @@ impl Queue {
         idle.map(|(id, worker)| (*id, worker.pid, worker.last.requests())).collect()
     }
 
-    /// Returns true if a worker sleeps although a request has been waiting in a slot for `waited_us`
-    /// microseconds: the worker that was called for it has not woken.
+    /// Returns true if a worker sleeps although a request has been waiting in a slot for
+    /// `waited_us` microseconds: the worker that was called for it has not woken.
     pub fn is_neglected(&self, waited_us: u64) -> bool {
         let inner = self.lock();
         let Some(serving) = &inner.serving else { return false };

@@ -18,7 +18,8 @@ pub struct Busy {
 }
 
 impl Queue {
-    /// Returns the processes if each has had its request for at least `limit`, and other requests wait.
+    /// Returns the processes if each has had its request for at least `limit`, and other requests
+    /// wait.
     pub fn busy(&self, limit: Duration) -> Option<Busy> {
         let (inner, now) = (self.lock(), clock::monotonic_us());
         let serving = inner.serving.as_ref()?;

@@ -29,8 +29,8 @@ impl Queue {
         }
     }
 
-    /// Withdraws a request unless a worker has taken it. Returns true if none has, and none will take
-    /// it: a caller that looked first would refuse requests that run.
+    /// Withdraws a request unless a worker has taken it. Returns true if none has, and none will
+    /// take it: a caller that looked first would refuse requests that run.
     pub fn withdraw_waiting(&self, key: RequestKey) -> bool {
         self.lock().withdraw_waiting(key)
     }

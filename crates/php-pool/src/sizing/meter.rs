@@ -58,8 +58,8 @@ impl MachineState {
         }
     }
 
-    /// Returns the state with less memory for further workers: this one, or that of the application's
-    /// own control group.
+    /// Returns the state with less memory for further workers: this one, or that of the
+    /// application's own control group.
     pub fn tighter(self, group: MachineState) -> Self {
         let (own_group, budget) = (Some(group.total), self.budget);
         let tighter = if group.free() < self.free() { group } else { self };
@@ -320,8 +320,8 @@ impl Meter {
         u64::try_from(part / u128::from(measured)).unwrap_or(u64::MAX)
     }
 
-    /// Returns the memory in bytes of the prototype, and of `workers` workers; shared pages count in
-    /// proportion (PSS).
+    /// Returns the memory in bytes of the prototype, and of `workers` workers; shared pages count
+    /// in proportion (PSS).
     pub fn memory_usage(&self, workers: u32) -> (u64, u64) {
         (self.base, self.of_workers(self.pss, workers))
     }

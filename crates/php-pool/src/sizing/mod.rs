@@ -51,8 +51,8 @@ const MIN_IDLE_SHARE: f64 = 0.05;
 const RESERVED_PART: u64 = 32;
 const LEAST_RESERVE: u64 = 8 << 20;
 
-/// Memory pressure, in percent of the time during which a process waits for memory, from which on the
-/// number of workers does not grow.
+/// Memory pressure, in percent of the time during which a process waits for memory, from which on
+/// the number of workers does not grow.
 pub const GROWTH_PRESSURE_PERCENT: f64 = 10.0;
 /// Memory pressure in percent from which on the number of workers shrinks.
 const HIGH_PRESSURE: f64 = 40.0;

@@ -1,12 +1,12 @@
 //! Shares of the memory: divides the memory for workers among the applications.
 //!
 //! 1. A configured number of workers is granted in full.
-//! 2. Each automatic application with requests gets one worker, even if the memory does not suffice:
-//!    otherwise its requests would wait for other sites without limit. Each gets a second one if
-//!    memory is left, so that one long request does not block a site.
+//! 2. Each automatic application with requests gets one worker, even if the memory does not
+//!    suffice: otherwise its requests would wait for other sites without limit. Each gets a second
+//!    one if memory is left, so that one long request does not block a site.
 //! 3. The rest is granted worker by worker, each to the application with the least memory so far
-//!    (max-min fairness). A flood of requests to one site takes nothing from sites with few requests,
-//!    and sites that need less leave the rest to the others.
+//!    (max-min fairness). A flood of requests to one site takes nothing from sites with few
+//!    requests, and sites that need less leave the rest to the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -153,17 +153,20 @@ fn grant(needs: &[Need], room: u64) -> (Vec<u64>, u64) {
             heap.push(rank(index, workers[index]));
         }
     }
-    let bytes = |(need, workers): (&Need, &u32)| match need.is_automatic {
-        true => need.bytes(*workers),
-        false => need.committed.max(need.bytes(need.demand)),
+    let bytes = |(need, workers): (&Need, &u32)| {
+        if need.is_automatic {
+            need.bytes(*workers)
+        } else {
+            need.committed.max(need.bytes(need.demand))
+        }
     };
     (needs.iter().zip(&workers).map(bytes).collect(), left)
 }
 
 /// Average number of requests that ran or waited lately.
 ///
-/// Not the maximum: a site with short requests now and then needs no memory that is kept free for it,
-/// as its first worker starts in any case.
+/// Not the maximum: a site with short requests now and then needs no memory that is kept free for
+/// it, as its first worker starts in any case.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecentDemand {
     last_at: Option<Instant>,

@@ -8,13 +8,13 @@ use super::meter::MachineState;
 /// Minimum interval between two readings.
 pub const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Part of the memory that is available if memory is not short, as a divisor of all of it. For memory
-/// that processes wait for, and where the kernel does not report that: control groups of version 1, and
-/// kernels without PSI.
+/// Part of the memory that is available if memory is not short, as a divisor of all of it. For
+/// memory that processes wait for, and where the kernel does not report that: control groups of
+/// version 1, and kernels without PSI.
 const AVAILABLE_DIVISOR: u64 = 8;
 
-/// The same if no process waits for memory. Without swap, processes wait only when nearly nothing is
-/// left, and then one start of PHP can be too much.
+/// The same if no process waits for memory. Without swap, processes wait only when nearly nothing
+/// is left, and then one start of PHP can be too much.
 const AVAILABLE_DIVISOR_WITHOUT_WAIT: u64 = 16;
 
 /// Part of the memory below which hardly any is left, as a divisor of that below which it is short.
@@ -24,8 +24,8 @@ const URGENT_DIVISOR: u64 = 2;
 /// the memory is divided again, every second.
 const CONTENTION_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum idle time of workers while memory is contended. Not zero: the requests of one page follow
-/// each other.
+/// Maximum idle time of workers while memory is contended. Not zero: the requests of one page
+/// follow each other.
 pub(super) const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Whether memory is short.
@@ -34,9 +34,9 @@ pub enum Shortage {
     /// It is not.
     #[default]
     None,
-    /// Less than a sixteenth of the memory is available, or less than an eighth if processes wait for
-    /// memory or that is not known. The wait alone is no proof: a script can cause it within the limit
-    /// of its own control group. Or the budget is used up.
+    /// Less than a sixteenth of the memory is available, or less than an eighth if processes wait
+    /// for memory or that is not known. The wait alone is no proof: a script can cause it within
+    /// the limit of its own control group. Or the budget is used up.
     Short,
     /// Less than half of that is available.
     Urgent,
@@ -81,8 +81,8 @@ impl MemoryShortage {
         self.over_budget_until = is_used_up.then(|| now + CONTENTION_TIME);
     }
 
-    /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is not
-    /// needed. `read` is called as by [`MemoryShortage::now`].
+    /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is
+    /// not needed. `read` is called as by [`MemoryShortage::now`].
     pub fn release_timeout(
         &mut self,
         now: Instant,

@@ -77,7 +77,8 @@ impl PhpThread {
         false
     }
 
-    /// Logs why a worker ends after a request; that it has served its number of requests is no news.
+    /// Logs why a worker ends after a request; that it has served its number of requests is no
+    /// news.
     fn on_retirement(
         &self,
         attached: &AttachedInstance,

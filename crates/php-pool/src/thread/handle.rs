@@ -100,9 +100,8 @@ impl RequestHandle {
         if !std::mem::replace(&mut self.is_abandoned, true) {
             self.abandon();
         }
-        let settled = self.thread.with_entry(self.key, |entry| match entry.is_settled {
-            true => Poll::Ready(()),
-            false => entry.pending.wait(cx),
+        let settled = self.thread.with_entry(self.key, |entry| {
+            if entry.is_settled { Poll::Ready(()) } else { entry.pending.wait(cx) }
         });
         settled.unwrap_or(Poll::Ready(()))
     }

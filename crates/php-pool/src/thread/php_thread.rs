@@ -76,7 +76,8 @@ impl PhpThread {
         let _ = self.control.send(message);
     }
 
-    /// Lets the control thread check the workers of an application, unless a thread has asked already.
+    /// Lets the control thread check the workers of an application, unless a thread has asked
+    /// already.
     pub fn ask_for_check(&self, queue: &Queue) {
         if queue.claim_check() {
             self.send_to_control(ControlRequest::CheckWorkers);

@@ -1,6 +1,6 @@
-//! A timer with which a busy thread looks for responses by itself. While it runs, workers need not wake
-//! the thread for each response: they wake it for several at once. The timer is what limits the delay if
-//! the next request of a worker takes long.
+//! A timer with which a busy thread looks for responses by itself. While it runs, workers need not
+//! wake the thread for each response: they wake it for several at once. The timer is what limits
+//! the delay if the next request of a worker takes long.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// Number of responses between two looks at the clock.
 const SAMPLE: u32 = 16;
 
-/// Time for [`SAMPLE`] responses below which the thread is busy: the timer costs no more than waking the
-/// thread for each response.
+/// Time for [`SAMPLE`] responses below which the thread is busy: the timer costs no more than
+/// waking the thread for each response.
 const BUSY: Duration = Duration::from_millis(16);
 
 /// The timer of one thread.

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct TimeLimit {
     pub timeout: Option<Duration>,
-    /// Start of the script, in microseconds of the monotonic clock; `None` until it was seen to run.
+    /// Start of the script, in microseconds of the monotonic clock; `None` until it was seen to
+    /// run.
     pub started: Option<u64>,
 }
 

@@ -2,8 +2,8 @@
 //! if the client has left; work of a script after `fastcgi_finish_request` has no limit, as under
 //! PHP-FPM.
 //!
-//! A periodic check finds them, so that a request has no cost. It also reports requests that no worker
-//! takes.
+//! A periodic check finds them, so that a request has no cost. It also reports requests that no
+//! worker takes.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -19,8 +19,8 @@ use howdah_limits::bandwidth::Bandwidth;
 use howdah_sys::clock;
 use tokio::time::{Sleep, sleep};
 
-/// Limits the bandwidth of a response, unless it has no body. Content in memory counts as that of `owner`; what may not
-/// stay there goes to a file in `tmp`.
+/// Limits the bandwidth of a response, unless it has no body. Content in memory counts as that of
+/// `owner`; what may not stay there goes to a file in `tmp`.
 pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Response) {
     let (mut charge, mut space) = (None, None);
     let source = match std::mem::take(&mut response.body) {
@@ -28,12 +28,13 @@ pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Res
         Body::Bytes(bytes) => {
             let is_counted = response.extras.as_ref().is_some_and(|extras| extras.is_counted);
             let charge = charge.insert(Charge::new(&RESPONSES, owner.clone()));
-            let piece = match is_counted || charge.hold_with(0, Some(&bytes), bytes.len()) {
-                true => None,
-                false => unread_file(tmp, owner.clone(), &bytes).ok().map(|(file, of_file)| {
+            let piece = if is_counted || charge.hold_with(0, Some(&bytes), bytes.len()) {
+                None
+            } else {
+                unread_file(tmp, owner.clone(), &bytes).ok().map(|(file, of_file)| {
                     space = Some(of_file);
                     Piece::File { file: Arc::new(file), offset: 0, len: bytes.len() as u64 }
-                }),
+                })
             };
             Source::Pieces(VecDeque::from([piece.unwrap_or(Piece::Bytes(bytes))]))
         }

@@ -99,9 +99,10 @@ fn fields(
         let name = directive.split('=').next().unwrap_or_default().trim();
         OWN_TIMES.iter().any(|own| name.eq_ignore_ascii_case(own))
     });
-    match has_own || control.is_empty() {
-        true => CacheFields { expires: None, control: directives.to_owned() },
-        false => CacheFields { expires, control: format!("{control}, {directives}") },
+    if has_own || control.is_empty() {
+        CacheFields { expires: None, control: directives.to_owned() }
+    } else {
+        CacheFields { expires, control: format!("{control}, {directives}") }
     }
 }
 

@@ -35,8 +35,8 @@ pub fn apply(
 }
 
 /// Changes the fields of a response. As in Unit, only responses with a status from 200 to 399 are
-/// changed, unless a change is for all, and values are expanded from the original fields. A value whose
-/// variables are empty changes nothing, as that of nginx's `add_header`.
+/// changed, unless a change is for all, and values are expanded from the original fields. A value
+/// whose variables are empty changes nothing, as that of nginx's `add_header`.
 pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
     let usual = (200..400).contains(&response.status);
     let changes = changes.iter().filter(|change| usual || change.always);
@@ -66,8 +66,8 @@ pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Vari
     response.fields = FieldBlock::from_lines(Bytes::from(lines));
 }
 
-/// Returns the value of a field that is set, and an empty one for a field that is removed. `None` if the
-/// response keeps its own fields of the name.
+/// Returns the value of a field that is set, and an empty one for a field that is removed. `None`
+/// if the response keeps its own fields of the name.
 fn new_value(change: &ResponseHeader, source: &VariableSource<'_>) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     let Some(template) = &change.value else { return Some(value) };
@@ -135,8 +135,8 @@ mod tests {
         );
     }
 
-    /// Scenario: `map $http_origin $cors` has a value for some origins only, and the application states itself
-    /// what may be cached.
+    /// Scenario: `map $http_origin $cors` has a value for some origins only, and the application
+    /// states itself what may be cached.
     #[test]
     fn a_value_whose_variables_are_empty_changes_nothing() {
         let changes = [

@@ -1,6 +1,7 @@
 //! Lets the kernel send files that many connections ask for from a copy of their content.
 //!
-//! The file itself may be changed in place while it is sent; the content in memory is as it was when its fields were made.
+//! The file itself may be changed in place while it is sent; the content in memory is as it was
+//! when its fields were made.
 
 use std::rc::Rc;
 
@@ -8,7 +9,8 @@ use howdah_http::body::Body;
 use howdah_http::body::in_kernel;
 use howdah_http::message::Response;
 
-/// Adds the copy to the response of a file, with this number of open connections. Only whole content in memory has one.
+/// Adds the copy to the response of a file, with this number of open connections. Only whole
+/// content in memory has one.
 pub fn apply(connections: u64, response: &mut Response) {
     let (Some(file), 200, Body::Bytes(content)) = (&response.file, response.status, &response.body)
     else {

@@ -1,12 +1,13 @@
 //! Entity tags of programs behind compression.
 //!
-//! Compressed content has another tag than the program has given it: `W/"a"` for `"a"`, and under `.htaccess`
-//! `"a-gzip"`. A browser returns that one, and most programs compare tags byte by byte.
+//! Compressed content has another tag than the program has given it: `W/"a"` for `"a"`, and under
+//! `.htaccess` `"a-gzip"`. A browser returns that one, and most programs compare tags byte by byte.
 //!
-//! 1. The program gets the tags of `If-None-Match` as it has given them ([`restored`], [`without_marks`]).
-//!    `If-Match` and `If-Range` are compared strongly, so the tag of compressed content must not match there.
-//! 2. Where a program answers with the page all the same, because its own tag is weak, the server answers with 304
-//!    ([`answer`]).
+//! 1. The program gets the tags of `If-None-Match` as it has given them ([`restored`],
+//!    [`without_marks`]). `If-Match` and `If-Range` are compared strongly, so the tag of compressed
+//!    content must not match there.
+//! 2. Where a program answers with the page all the same, because its own tag is weak, the server
+//!    answers with 304 ([`answer`]).
 
 use std::future::poll_fn;
 
@@ -16,22 +17,27 @@ use howdah_http::etag::parse_entity_tags;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
 use tokio::task::spawn_local;
 
-/// Maximum number of bytes of a page that are read after a 304, so that its script or connection ends as usual.
+/// Maximum number of bytes of a page that are read after a 304, so that its script or connection
+/// ends as usual.
 const MAX_DRAINED: u64 = 1 << 20;
 
 /// Ends of the tags of content that Apache has compressed.
 const MARKS: [&[u8]; 2] = [b"-gzip\"", b"-br\""];
 
-/// Returns the fields of a request with strong tags in `If-None-Match`; `None` if there are no weak ones.
+/// Returns the fields of a request with strong tags in `If-None-Match`; `None` if there are no weak
+/// ones.
 pub fn restored(fields: &Fields) -> Option<Fields> {
     let weak = |value: &[u8]| memchr::memmem::find(value, b"W/\"").is_some();
     if !fields.get_all("if-none-match").any(weak) {
         return None;
     }
     let changed: Vec<(&[u8], Vec<u8>)> = { fields.iter() }
-        .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
-            true => (name, strong(value)),
-            false => (name, value.to_vec()),
+        .map(|(name, value)| {
+            if name.eq_ignore_ascii_case(b"if-none-match") {
+                (name, strong(value))
+            } else {
+                (name, value.to_vec())
+            }
         })
         .collect();
     Some(Fields::from_pairs(changed.iter().map(|(name, value)| (*name, &**value))))
@@ -128,7 +134,8 @@ fn is_known(request: &Request, response: &Response) -> bool {
     lists.any(|list| parse_entity_tags(list).any(|known| known.opaque == opaque))
 }
 
-/// Reads a body that is not sent: a script that still writes it must not be taken for one whose client has left.
+/// Reads a body that is not sent: a script that still writes it must not be taken for one whose
+/// client has left.
 async fn drain(mut stream: Box<dyn BodyStream>) {
     let mut drained = 0;
     while let Some(Ok(bytes)) = poll_fn(|cx| stream.poll_next(cx)).await {

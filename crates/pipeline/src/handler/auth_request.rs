@@ -1,11 +1,12 @@
 //! `auth_request` of an action: another action decides whether a request may go on, as in nginx.
 //!
-//! 1. The other action gets the request as a GET without body, conditions and ranges, with the fields
-//!    `X-Original-URI` and `X-Original-Method`. It is not checked by an `auth_request` itself.
-//! 2. A status from 200 to 299 lets the request go on, 401 and 403 refuse it. Any other one is an error
-//!    of the check, and answered with 500.
-//! 3. Configured fields of the response replace those of the request. Fields of these names that the
-//!    client has sent are removed in any case: it must not be able to name a user.
+//! 1. The other action gets the request as a GET without body, conditions and ranges, with the
+//!    fields `X-Original-URI` and `X-Original-Method`. It is not checked by an `auth_request`
+//!    itself.
+//! 2. A status from 200 to 299 lets the request go on, 401 and 403 refuse it. Any other one is an
+//!    error of the check, and answered with 500.
+//! 3. Configured fields of the response replace those of the request. Fields of these names that
+//!    the client has sent are removed in any case: it must not be able to name a user.
 
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
@@ -46,7 +47,8 @@ pub async fn authorize(
         403 => Err(refuse(RequestError::Forbidden)),
         status => {
             let problem = format_args!(
-                "auth_request has the status {status}; 200 to 299 admit a request, 401 and 403 refuse it"
+                "auth_request has the status {status}; 200 to 299 admit a request, 401 and 403 \
+                 refuse it"
             );
             context.log_error(&exchange.request, problem);
             Err(refuse(RequestError::Internal))
@@ -89,8 +91,8 @@ fn fields_of<'r>(
     })
 }
 
-/// Removes the fields of a request with these names, and adds others. Names with `_` or `.` for `-` are
-/// removed too, since scripts see no difference.
+/// Removes the fields of a request with these names, and adds others. Names with `_` or `.` for `-`
+/// are removed too, since scripts see no difference.
 fn replace_fields<'n>(
     fields: &mut Fields,
     names: impl Iterator<Item = &'n str> + Clone,

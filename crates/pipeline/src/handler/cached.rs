@@ -79,8 +79,8 @@ pub async fn ask_through_cache<'s>(
     }
 }
 
-/// Appends the key of a request, by what the last response of its path has stated about queries. Returns false if it is
-/// too long.
+/// Appends the key of a request, by what the last response of its path has stated about queries.
+/// Returns false if it is too long.
 fn write_key(
     cache: &ActionCache,
     origin: &Origin,
@@ -178,9 +178,10 @@ impl<'s> Step<'_, 's> {
     async fn look_up(&self, exchange: &mut Exchange<'_>) -> Answer<'s> {
         let (settings, store, now) = (self.settings(), self.store(), now());
         let request = &exchange.request;
-        let control = match settings.ignore.request {
-            true => RequestControl::default(),
-            false => RequestControl::of(&request.fields),
+        let control = if settings.ignore.request {
+            RequestControl::default()
+        } else {
+            RequestControl::of(&request.fields)
         };
         let mut waits = settings.lock;
         let (mut stale, mut why) = (None, None);

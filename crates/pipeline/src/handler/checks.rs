@@ -1,4 +1,5 @@
-//! Checks the limits, the passwords and the checks by other actions of the listener and the actions on the way of a request.
+//! Checks the limits, the passwords and the checks by other actions of the listener and the actions
+//! on the way of a request.
 
 use std::cell::LazyCell;
 use std::time::{Duration, Instant};

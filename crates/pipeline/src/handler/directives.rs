@@ -1,5 +1,5 @@
-//! Answers requests to directories with `.htaccess` files: the directives decide, and their scripts are run as any other
-//! script.
+//! Answers requests to directories with `.htaccess` files: the directives decide, and their scripts
+//! are run as any other script.
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Request;
@@ -12,8 +12,8 @@ use super::respond::{Answer, ask};
 use crate::context::Context;
 use crate::htaccess::{self, Answered, Known, Reply, ScriptRun, SiteRequest};
 
-/// Produces the response of a routed request under the directives of a site. Error: the fallback of a share, for a path
-/// that names nothing.
+/// Produces the response of a routed request under the directives of a site. Error: the fallback of
+/// a share, for a path that names nothing.
 pub async fn apply<'s>(
     context: &Context<'s>,
     site: &Site,

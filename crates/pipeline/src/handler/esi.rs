@@ -1,13 +1,16 @@
 //! Assembles pages from parts ([`howdah_cache::esi`] has the syntax).
 //!
-//! 1. A page is assembled if its action has a cache with `esi`, and the page asks for it. It is stored as it is; what
-//!    a client gets is not stored.
-//! 2. Each include is a GET request of the same client to the same host, which the listener routes like any other: the
-//!    client gets nothing that it could not ask for itself. A part may have parts.
-//! 3. Depth, number of includes and bytes are limited for a page with all its parts, and the memory of all pages.
-//! 4. Parts are asked for at the same time, as a browser would, up to a limit for the whole page. The first failure
-//!    that counts ends the page; parts in progress are then given up.
-//! 5. Of a part, only the body counts. The page loses its validators, and no other cache may store it.
+//! 1. A page is assembled if its action has a cache with `esi`, and the page asks for it. It is
+//!    stored as it is; what a client gets is not stored.
+//! 2. Each include is a GET request of the same client to the same host, which the listener routes
+//!    like any other: the client gets nothing that it could not ask for itself. A part may have
+//!    parts.
+//! 3. Depth, number of includes and bytes are limited for a page with all its parts, and the memory
+//!    of all pages.
+//! 4. Parts are asked for at the same time, as a browser would, up to a limit for the whole page.
+//!    The first failure that counts ends the page; parts in progress are then given up.
+//! 5. Of a part, only the body counts. The page loses its validators, and no other cache may store
+//!    it.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -42,8 +45,8 @@ const MAX_DEPTH: usize = 5;
 /// Maximum bytes of a page with all its parts.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Maximum number of parts that are asked for at once, for a page with all its parts: as many connections as browsers
-/// have to a server, so that limits that suit browsers suit pages of parts.
+/// Maximum number of parts that are asked for at once, for a page with all its parts: as many
+/// connections as browsers have to a server, so that limits that suit browsers suit pages of parts.
 const MAX_AT_ONCE: usize = 6;
 
 /// Maximum bytes of a file that are read at once.
@@ -175,9 +178,10 @@ pub async fn assemble(
                 &exchange.request,
                 format_args!("the page cannot be assembled from its parts: {problem}"),
             );
-            *response = respond::refuse(match assembly.budget.borrow().is_without_memory {
-                true => RequestError::NoResources,
-                false => RequestError::NoResponse,
+            *response = respond::refuse(if assembly.budget.borrow().is_without_memory {
+                RequestError::NoResources
+            } else {
+                RequestError::NoResponse
             });
         }
     }
@@ -283,10 +287,7 @@ impl Assembly<'_> {
         let has_parts = is_wanted(&routed.effects, &response);
         let part = self.read(response.body).await?;
         drop(turn);
-        match has_parts {
-            true => self.parts(&own, &asked, part, depth).await,
-            false => Ok(part),
-        }
+        if has_parts { self.parts(&own, &asked, part, depth).await } else { Ok(part) }
     }
 
     /// Returns the bytes of a body, which count against the budget. Error: the reason for the log.
@@ -355,8 +356,8 @@ enum Part<'a> {
 
 /// Waits for all parts at once. Returns their contents in order, or the first failure.
 ///
-/// All are polled with the waker of the task, because requests of one connection watch it with one waker. Their number
-/// is limited, and those without a turn return at once.
+/// All are polled with the waker of the task, because requests of one connection watch it with one
+/// waker. Their number is limited, and those without a turn return at once.
 async fn all(mut parts: Vec<Part<'_>>) -> Result<Vec<Bytes>, String> {
     poll_fn(|cx| {
         let mut is_ready = true;

@@ -210,8 +210,8 @@ impl<'s> Step<'_, 's> {
         (response, None)
     }
 
-    /// Passes a HEAD request on. Its response updates the stored response to GET that it is about, or shows that there
-    /// is another one now (RFC 9111, 4.3.5).
+    /// Passes a HEAD request on. Its response updates the stored response to GET that it is about,
+    /// or shows that there is another one now (RFC 9111, 4.3.5).
     pub async fn pass_head(
         &self,
         reason: Forward,
@@ -461,9 +461,9 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
     Request { fields, ..request.clone() }
 }
 
-/// Returns the index of the first of the conditions that holds for a request. Paths are compared with the one
-/// that the client has sent, and with what routes have made of it: `try` and `rewrite` lead all pages of an
-/// application to one script, while the conditions are about pages.
+/// Returns the index of the first of the conditions that holds for a request. Paths are compared
+/// with the one that the client has sent, and with what routes have made of it: `try` and `rewrite`
+/// lead all pages of an application to one script, while the conditions are about pages.
 pub fn first_met(
     context: &Context<'_>,
     conditions: &[Match],

@@ -1,12 +1,14 @@
-//! `mirror` of an action: other actions get copies of a request, and their responses are dropped, as in nginx.
+//! `mirror` of an action: other actions get copies of a request, and their responses are dropped,
+//! as in nginx.
 //!
 //! 1. A request that the server refuses itself, or that asks for a tunnel, is not copied.
-//! 2. A copy without body is sent at once. One with a body is sent when the original has been answered, from
-//!    what the original has read: it never waits for a copy.
-//! 3. A copy is a task of its own. Whatever becomes of it, the original is answered as without it. Copies
-//!    beyond `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
-//! 4. A copy is never copied again: by this server because copies do not pass here, by another one because of
-//!    the field [`MARK`], to which each server adds its own value, so that clients cannot prevent copies.
+//! 2. A copy without body is sent at once. One with a body is sent when the original has been
+//!    answered, from what the original has read: it never waits for a copy.
+//! 3. A copy is a task of its own. Whatever becomes of it, the original is answered as without it.
+//!    Copies beyond `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
+//! 4. A copy is never copied again: by this server because copies do not pass here, by another one
+//!    because of the field [`MARK`], to which each server adds its own value, so that clients
+//!    cannot prevent copies.
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +40,8 @@ const MARK: &str = "X-Howdah-Mirror";
 /// Maximum time of a copy.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum number of bytes of a response that are read, so that the connection to its server can be kept.
+/// Maximum number of bytes of a response that are read, so that the connection to its server can be
+/// kept.
 const MAX_DRAINED: u64 = 1 << 20;
 
 /// Returns true if the request is to be copied.
@@ -80,8 +83,8 @@ pub async fn respond_and_copy<'s>(
 ) -> Answer<'s> {
     let mirrors = routed.effects.mirror;
     let request = copy(&exchange.request);
-    // A copy has its place before bytes of a body are kept for it, so that clients who send slowly cannot fill the
-    // memory.
+    // A copy has its place before bytes of a body are kept for it, so that clients who send slowly
+    // cannot fill the memory.
     let places: Vec<_> =
         mirrors.iter().filter_map(|mirror| begin(context, mirror, &request)).collect();
     let longest = places.iter().map(|place| place.0.max_body_size).max().unwrap_or(0);

@@ -26,8 +26,8 @@ use crate::filters::own_tags;
 /// Options of requests whose actions have none.
 static USUAL_OPTIONS: LazyLock<Arc<ServerOptions>> = LazyLock::new(Arc::default);
 
-/// Asks the origin, with the entity tags that it has given. Also returns the instruction that the response gives to
-/// the server, if any.
+/// Asks the origin, with the entity tags that it has given. Also returns the instruction that the
+/// response gives to the server, if any.
 pub async fn ask<'s>(
     context: &Context<'s>,
     origin: &Origin,
@@ -87,23 +87,20 @@ async fn ask_as_is<'s>(
             obey(context, response, Producer::Application(&site.name), exchange)
         }
         Origin::Proxy(upstream) => {
-            let response = match upstream.config.http2 {
-                false => {
-                    let run = proxy::run(&thread.proxy, upstream, &buffer, options, exchange);
-                    Box::pin(run).await
-                }
-                true => {
-                    let run = http2::run(&thread.proxy, upstream, &buffer, options, exchange);
-                    Box::pin(run).await
-                }
+            let response = if upstream.config.http2 {
+                let run = http2::run(&thread.proxy, upstream, &buffer, options, exchange);
+                Box::pin(run).await
+            } else {
+                let run = proxy::run(&thread.proxy, upstream, &buffer, options, exchange);
+                Box::pin(run).await
             };
             obey(context, response, Producer::Upstream(&upstream.name), exchange)
         }
     }
 }
 
-/// Returns the flow of a request in the queue of an application: that of its limits, or else that of
-/// the application.
+/// Returns the flow of a request in the queue of an application: that of its limits, or else that
+/// of the application.
 fn flow(context: &Context<'_>, fairness: &Fairness, exchange: &Exchange<'_>) -> Flow {
     if let Some((key, max)) = context.admission.borrow().processes {
         return Flow { key: key.get(), max_running: Some(max) };
@@ -135,8 +132,8 @@ fn obey<'s>(
     (response, instruction)
 }
 
-/// The cache of the action that a request has met, for `howdah_cache_purge()`: its script may purge responses of its
-/// application and the request's host.
+/// The cache of the action that a request has met, for `howdah_cache_purge()`: its script may purge
+/// responses of its application and the request's host.
 #[derive(Debug)]
 pub struct CachePurger {
     store: Arc<Store>,
@@ -155,10 +152,7 @@ impl CachePurger {
 impl Purger for CachePurger {
     fn purge(&self, is_all: bool, is_soft: bool, tags: Vec<Vec<u8>>) {
         let host = self.host.clone();
-        let what = match is_all {
-            true => Purge::Host(host),
-            false => Purge::Tags { host: Some(host), tags },
-        };
+        let what = if is_all { Purge::Host(host) } else { Purge::Tags { host: Some(host), tags } };
         self.store.purge_of(&self.owner, &what, is_soft, seconds_since_1970(SystemTime::now()));
     }
 }

@@ -1,5 +1,5 @@
-//! Produces the response of a routed request: from the routes themselves, from files under the directives of
-//! `.htaccess` files, or from an origin, through the cache if there is one.
+//! Produces the response of a routed request: from the routes themselves, from files under the
+//! directives of `.htaccess` files, or from an origin, through the cache if there is one.
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
@@ -34,8 +34,8 @@ pub async fn respond_to_client<'s>(
     }
 }
 
-/// Produces the response to a request of a client or of the server itself. A path that names nothing under the
-/// directives of `.htaccess` files has the fallback of its share.
+/// Produces the response to a request of a client or of the server itself. A path that names
+/// nothing under the directives of `.htaccess` files has the fallback of its share.
 pub async fn produce<'s>(
     context: &Context<'s>,
     mut decision: Decision,
@@ -57,7 +57,8 @@ pub async fn produce<'s>(
     }
 }
 
-/// Carries out a decision. Error: the fallback of a share with `.htaccess` files, for a path that names nothing.
+/// Carries out a decision. Error: the fallback of a share with `.htaccess` files, for a path that
+/// names nothing.
 pub async fn carry_out<'s>(
     context: &Context<'s>,
     decision: Decision,

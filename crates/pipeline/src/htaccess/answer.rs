@@ -1,5 +1,5 @@
-//! Answers requests to a site as the engine has decided: with a file, a page, an error, or the response of a script,
-//! which the pipeline runs.
+//! Answers requests to a site as the engine has decided: with a file, a page, an error, or the
+//! response of a script, which the pipeline runs.
 
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -35,7 +35,8 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most times that a request that found no memory for directives is tried again.
 const MAX_MEMORY_ROUNDS: u32 = 3;
 
-/// Most times that a request is run again because it needed at once what takes time to know, or to prepare.
+/// Most times that a request is run again because it needed at once what takes time to know, or to
+/// prepare.
 pub(super) const MAX_LOOKUP_ROUNDS: u32 = 32;
 
 /// An answer to a request.
@@ -101,24 +102,26 @@ fn gone<'s>() -> Answered<'s> {
     Answered::own(refuse(RequestError::ClientGone))
 }
 
-/// Returns the answer to a request whose site has used up its processor time, with a line in the log.
+/// Returns the answer to a request whose site has used up its processor time, with a line in the
+/// log.
 fn refused<'s>(context: &Context<'_>, root: &[u8], asked: &Request) -> Answered<'s> {
     let problem = format_args!(
-        "503, the directives of {} have used up the processor time of the site; patterns that take long \
-         on such requests are to be simplified",
+        "503, the directives of {} have used up the processor time of the site; patterns that \
+         take long on such requests are to be simplified",
         String::from_utf8_lossy(root)
     );
     context.log_error(asked, problem);
     Answered::own(refuse(RequestError::NoResources))
 }
 
-/// Forgets compiled files, because there is no memory for further ones: those of the site, or those of all sites.
-/// Threads forget what they have derived soon.
+/// Forgets compiled files, because there is no memory for further ones: those of the site, or those
+/// of all sites. Threads forget what they have derived soon.
 fn free_memory(context: &Context<'_>, site: &Site) {
     let is_for_all = SiteMemory::is_total_used_up();
-    match is_for_all {
-        true => CompiledFiles::clear_all(),
-        false => site.compiled.clear(),
+    if is_for_all {
+        CompiledFiles::clear_all()
+    } else {
+        site.compiled.clear()
     }
     let site = (!is_for_all).then_some(site.id);
     let threads = context.thread.handles.iter();
@@ -126,7 +129,8 @@ fn free_memory(context: &Context<'_>, site: &Site) {
 }
 
 impl<'a, 's> SiteRequest<'a, 's> {
-    /// Begins a request to a site with this root. `known` is what is known of it. Error: the answer, without directives.
+    /// Begins a request to a site with this root. `known` is what is known of it. Error: the
+    /// answer, without directives.
     pub async fn begin(
         context: &'a Context<'s>,
         site: &'a Site,
@@ -159,12 +163,14 @@ impl<'a, 's> SiteRequest<'a, 's> {
         Ok(request)
     }
 
-    /// Takes the request through the phases of the engine, again if something had to be looked up first.
+    /// Takes the request through the phases of the engine, again if something had to be looked up
+    /// first.
     async fn decide(&mut self, exchange: &Exchange<'_>) -> Result<(), Answered<'s>> {
         let (context, site, root, asked) = (self.context, self.site, self.root, self.world.request);
         let lookups = Rc::clone(&self.world.lookups);
         let software = context.software(site.scripts.as_deref());
-        // As late as possible: times that directives set are compared with the `Date` of the response.
+        // As late as possible: times that directives set are compared with the `Date` of the
+        // response.
         let record = || exchange::record(asked, root, &software, SystemTime::now());
         let (mut round, mut lookup_rounds) = (0, 0);
         let mut refusals = site.memory.refusals();
@@ -176,8 +182,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
                 return Err(refused(context, root, asked));
             }
             let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
-            // Nothing has been answered yet: the request is taken through its phases once more. What it has met is
-            // dropped before.
+            // Nothing has been answered yet: the request is taken through its phases once more.
+            // What it has met is dropped before.
             if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
                 lookup_rounds += 1;
                 drop(outcome);
@@ -188,8 +194,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
                     return Err(refused(context, root, asked));
                 }
             } else if has_no_memory && round >= MAX_MEMORY_ROUNDS {
-                let text = "503, the directives of the site take too much memory: there are too many, or too many \
-                            of them are in use at once";
+                let text = "503, the directives of the site take too much memory: there are too \
+                            many, or too many of them are in use at once";
                 self.world.log(Level::Error, text);
                 return Err(Answered::own(refuse(RequestError::NoResources)));
             } else if has_no_memory || round < self.world.settling_rounds() {
@@ -305,14 +311,15 @@ impl<'a, 's> SiteRequest<'a, 's> {
             },
             Action::Script(_) => return self.script(record, action, exchange).map(Reply::Run),
             Action::Page(text) => {
-                // The length of a listing is not known to a request for its head only, for which it is empty.
-                let body = match text.is_empty() {
-                    true => Body::unsent(None),
+                // The length of a listing is not known to a request for its head only, for which it
+                // is empty.
+                let body = if text.is_empty() {
+                    Body::unsent(None)
+                } else if let Some(held) = self.site.memory.hold(text.clone()) {
                     // Clients may take their time, and listings may be large.
-                    false => match self.site.memory.hold(text.clone()) {
-                        Some(held) => Bytes::from_owner(held).into(),
-                        None => return Err((record, RequestError::NoResources)),
-                    },
+                    Bytes::from_owner(held).into()
+                } else {
+                    return Err((record, RequestError::NoResources));
                 };
                 let counted = ResponseExtras { is_counted: true, ..ResponseExtras::default() };
                 let mut page = Response::new(record.status, body);
@@ -357,8 +364,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
         response
     }
 
-    /// Returns true if a rule has led from a path that names nothing to a script, in a share that runs none: the
-    /// script is that of the site, which the fallback of the share reaches.
+    /// Returns true if a rule has led from a path that names nothing to a script, in a share that
+    /// runs none: the script is that of the site, which the fallback of the share reaches.
     fn leads_to_script(&self, record: &Record) -> bool {
         let mut first = record;
         while let Some(previous) = &first.previous {

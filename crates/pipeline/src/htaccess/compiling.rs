@@ -1,8 +1,9 @@
-//! Files of directives are read and compiled on threads that serve no requests: a hostile file takes long, and a drive
-//! may not answer.
+//! Files of directives are read and compiled on threads that serve no requests: a hostile file
+//! takes long, and a drive may not answer.
 //!
-//! A site has one file compiled at a time; requests for the same directories wait for it and find it compiled. Only a
-//! limited number of sites compiles at a time, so that processors are left for requests.
+//! A site has one file compiled at a time; requests for the same directories wait for it and find
+//! it compiled. Only a limited number of sites compiles at a time, so that processors are left for
+//! requests.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,8 +24,8 @@ use super::lookups::MAX_WAIT;
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Memory of compiled files after which what the allocator holds is returned to the system, in bytes. Compiling needs
-/// several times the memory of its result, and leaves it in pieces.
+/// Memory of compiled files after which what the allocator holds is returned to the system, in
+/// bytes. Compiling needs several times the memory of its result, and leaves it in pieces.
 const RELEASE_AFTER: usize = 32 << 20;
 
 /// Memory of the files that were compiled since then, in bytes.
@@ -39,8 +40,8 @@ static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
 /// Asks whether there is something at a path (`<IfFile>`).
 type Question = (Vec<u8>, oneshot::Sender<bool>);
 
-/// Reads and compiles the file of a directory. `turn` is that of the site; `exists` says whether there is something at
-/// a path.
+/// Reads and compiles the file of a directory. `turn` is that of the site; `exists` says whether
+/// there is something at a path.
 pub(super) async fn compile(
     site: &Site,
     turn: Option<OwnedSemaphorePermit>,

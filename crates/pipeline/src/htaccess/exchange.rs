@@ -22,11 +22,13 @@ pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: Syste
     let shown = |address: Option<std::net::SocketAddr>| {
         ShownAddress(address.map(|address| address.ip())).to_string().into_bytes()
     };
-    let server_name = match request.host.is_empty() {
-        true => shown(connection.local),
-        false => authority::encoded(&request.host).to_vec(),
+    let server_name = if request.host.is_empty() {
+        shown(connection.local)
+    } else {
+        authority::encoded(&request.host).to_vec()
     };
-    // As with `UseCanonicalPhysicalPort Off`: the port of the listener is not known to clients if it is behind a proxy.
+    // As with `UseCanonicalPhysicalPort Off`: the port of the listener is not known to clients if
+    // it is behind a proxy.
     let port = named_port(request).unwrap_or(if connection.tls { 443 } else { 80 });
     let mut headers_in = Table::default();
     for (name, value) in request.fields.iter() {
@@ -61,8 +63,8 @@ pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: Syste
     }
 }
 
-/// Returns the path and query that the directives are about: those that the client has sent, unless the
-/// routes have changed them.
+/// Returns the path and query that the directives are about: those that the client has sent, unless
+/// the routes have changed them.
 fn uri(request: &Request) -> Vec<u8> {
     let is_sent = Target::parse(&request.target).is_ok_and(|sent| {
         sent.path(&request.target) == request.path
@@ -87,8 +89,8 @@ fn named_port(request: &Request) -> Option<u16> {
     std::str::from_utf8(&host[colon + 1..]).ok()?.parse().ok()
 }
 
-/// Returns a request as a script sees it after the directives: with their header fields, and with this method,
-/// query and target.
+/// Returns a request as a script sees it after the directives: with their header fields, and with
+/// this method, query and target.
 pub(super) fn request(
     request: &Request,
     record: &Record,
@@ -99,9 +101,12 @@ pub(super) fn request(
     let is_condition = |name: &[u8]| name.eq_ignore_ascii_case(b"if-none-match");
     let plain = { record.headers_in.iter() }
         .filter(|(name, _)| is_plain(name))
-        .map(|(name, value)| match is_condition(name) {
-            true => (name, Cow::Owned(without_marks(value))),
-            false => (name, Cow::Borrowed(value)),
+        .map(|(name, value)| {
+            if is_condition(name) {
+                (name, Cow::Owned(without_marks(value)))
+            } else {
+                (name, Cow::Borrowed(value))
+            }
         })
         .collect::<Vec<_>>();
     Request {
@@ -114,7 +119,8 @@ pub(super) fn request(
     }
 }
 
-/// Returns true if a script sees a field of the request by its name: not one that could be taken for another.
+/// Returns true if a script sees a field of the request by its name: not one that could be taken
+/// for another.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }

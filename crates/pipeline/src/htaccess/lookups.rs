@@ -1,13 +1,14 @@
-//! Results of a request that take time: files of directives, directories and other files that are read, searches of files
-//! of passwords and groups, and checks of passwords.
+//! Results of a request that take time: files of directives, directories and other files that are
+//! read, searches of files of passwords and groups, and checks of passwords.
 //!
-//! 1. Each result is computed once for a request, on another thread, however many directives ask for it. Meanwhile the
-//!    request gives up its turn, and other requests of the site have theirs.
-//! 2. A site has one file read at a time, and its processor time counts in the [`Allowance`](howdah_routing::htaccess_state::allowance::Allowance).
-//!    A request may have a limited number of bytes read.
-//! 3. Conditions need the results of their sub-requests at once, and directives of directories are always needed at
-//!    once. A result that is not there is noted ([`Wanted`]); once the request has been run, what is noted is computed,
-//!    and the request is run again.
+//! 1. Each result is computed once for a request, on another thread, however many directives ask
+//!    for it. Meanwhile the request gives up its turn, and other requests of the site have theirs.
+//! 2. A site has one file read at a time, and its processor time counts in the
+//!    [`Allowance`](howdah_routing::htaccess_state::allowance::Allowance). A request may have a
+//!    limited number of bytes read.
+//! 3. Conditions need the results of their sub-requests at once, and directives of directories are
+//!    always needed at once. A result that is not there is noted ([`Wanted`]); once the request has
+//!    been run, what is noted is computed, and the request is run again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -150,7 +151,8 @@ impl Lookups {
         self.is_immediate.get()
     }
 
-    /// Returns true for a line that is to be logged: it was not logged yet, and the request is not run again.
+    /// Returns true for a line that is to be logged: it was not logged yet, and the request is not
+    /// run again.
     pub fn is_new_line(&self, text: &str) -> bool {
         if !self.wanted.borrow().is_empty() || !self.wanted_directories.borrow().is_empty() {
             return false;
@@ -220,7 +222,8 @@ impl Lookups {
         answer
     }
 
-    /// Waits for work on another thread, or for a moment, during which other requests of the site have their turn.
+    /// Waits for work on another thread, or for a moment, during which other requests of the site
+    /// have their turn.
     pub async fn elsewhere<T>(&self, site: &Site, work: impl Future<Output = T>) -> T {
         let turn = self.turn.take();
         let had_turn = turn.is_some();
@@ -274,7 +277,8 @@ impl Lookups {
         }
     }
 
-    /// Reads what has been opened, of which a number of bytes may be read. `read` also returns how many it has read.
+    /// Reads what has been opened, of which a number of bytes may be read. `read` also returns how
+    /// many it has read.
     async fn read<O: Send + 'static, T: Send + 'static>(
         &self,
         site: &Site,
@@ -319,12 +323,14 @@ fn search(file: File, limit: u64, query: &Query) -> (io::Result<Found>, u64) {
     (found, bytes)
 }
 
-/// Reads a file of which at most `limit` bytes may be read. Also returns the number of bytes that were read.
+/// Reads a file of which at most `limit` bytes may be read. Also returns the number of bytes that
+/// were read.
 fn read(file: File, limit: u64, reading: Reading) -> (io::Result<Arc<[u8]>>, u64) {
     let size = file.metadata().map_or(0, |metadata| metadata.len()).min(reading.limit() as u64);
-    match size > limit {
-        true => (Err(io::ErrorKind::FileTooLarge.into()), 0),
-        false => (reading.of(file).map(Arc::from), size),
+    if size > limit {
+        (Err(io::ErrorKind::FileTooLarge.into()), 0)
+    } else {
+        (reading.of(file).map(Arc::from), size)
     }
 }
 

@@ -22,8 +22,8 @@ use super::answer::{MAX_LOOKUP_ROUNDS, SiteRequest};
 use super::exchange;
 use crate::filters::own_tags::{self, has_mark, without_marks};
 
-/// Maximum length in bytes of the fields that directives add to a response: that of the head of a script,
-/// which has to fit into a quarter of its ring in shared memory.
+/// Maximum length in bytes of the fields that directives add to a response: that of the head of a
+/// script, which has to fit into a quarter of its ring in shared memory.
 const MAX_FIELDS_BYTES: usize = 32_760;
 
 impl SiteRequest<'_, '_> {
@@ -47,9 +47,12 @@ impl SiteRequest<'_, '_> {
                 .filter(|_| record.status == 200)
                 // RFC 9110, 13.1.3: ignored for other methods.
                 .filter(|(name, _)| is_get || !name.eq_ignore_ascii_case(b"if-modified-since"))
-                .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
-                    true => (name.to_vec(), without_marks(value)),
-                    false => (name.to_vec(), value.to_vec()),
+                .map(|(name, value)| {
+                    if name.eq_ignore_ascii_case(b"if-none-match") {
+                        (name.to_vec(), without_marks(value))
+                    } else {
+                        (name.to_vec(), value.to_vec())
+                    }
                 })
                 .collect();
             let fields = fields.iter().map(|(name, value)| (&**name, &**value));
@@ -71,7 +74,8 @@ impl SiteRequest<'_, '_> {
                     response.status = 412;
                 }
                 if response.status == 412 {
-                    // Apache sends the fields of the file, without content and without an error document.
+                    // Apache sends the fields of the file, without content and without an error
+                    // document.
                     request.to_mut().fields = Fields::default();
                     let whole = files.serve_at(&self.site.files, place, &request, now);
                     if let ServeOutcome::Response(whole) = whole {
@@ -155,8 +159,9 @@ impl SiteRequest<'_, '_> {
         let bytes = response.fields.as_bytes().len();
         if bytes > own_bytes + MAX_FIELDS_BYTES {
             let text = format!(
-                "500, the {} files on the way to {} give the response {bytes} bytes of header fields; at most \
-                 {MAX_FIELDS_BYTES} are sent: let \"Header\" set fewer or shorter ones",
+                "500, the {} files on the way to {} give the response {bytes} bytes of header \
+                 fields; at most {MAX_FIELDS_BYTES} are sent: let \"Header\" set fewer or shorter \
+                 ones",
                 String::from_utf8_lossy(&self.site.file).trim_start_matches('/'),
                 String::from_utf8_lossy(&record.filename),
             );
@@ -174,8 +179,8 @@ impl SiteRequest<'_, '_> {
     }
 }
 
-/// Gives the response to a HEAD request a Content-Length if it comes from a script for errors, which has answered GET,
-/// and is short. As in Apache, an empty page has none.
+/// Gives the response to a HEAD request a Content-Length if it comes from a script for errors,
+/// which has answered GET, and is short. As in Apache, an empty page has none.
 pub(super) async fn set_length_of_error_page(response: &mut Response) {
     let mut len = 0;
     match &mut response.body {

@@ -81,12 +81,14 @@ impl SiteRequest<'_, '_> {
             exchange::request(self.world.request, &record, method, query, &script.request_uri);
         // `Header unset` is for the final response alone, and may depend on it.
         let interim_fields = InterimFields { only_link: true, ..exchange.interim_fields.clone() };
-        // Of an error document, the body may have been read: by another script, or with the request for a file.
+        // Of an error document, the body may have been read: by another script, or with the request
+        // for a file.
         let is_body_read = std::mem::replace(&mut self.has_run, true) || has_read_body(&record);
         Ok(Box::new(ScriptRun { origin, request, interim_fields, is_body_read, record, action }))
     }
 
-    /// Logs once that a directive of a former host has chosen PHP, and whether it meant another version.
+    /// Logs once that a directive of a former host has chosen PHP, and whether it meant another
+    /// version.
     pub(super) fn note_handler(
         &self,
         application: &str,
@@ -112,7 +114,8 @@ impl SiteRequest<'_, '_> {
             _ => String::new(),
         };
         let text = format!(
-            "handler \"{}\" of another server for {}: {ran} of the application \"{application}\" runs such files{advice}",
+            "handler \"{}\" of another server for {}: {ran} of the application \"{application}\" \
+             runs such files{advice}",
             shown(handler),
             shown(&script.filename),
         );

@@ -1,7 +1,8 @@
 //! The file system and the passwords of a site, as its directives see them.
 //!
-//! No look-up leaves the root of the site, whatever a directive names: links are followed under the rules of
-//! the file server, and a path that does not begin with the root is as if there were nothing.
+//! No look-up leaves the root of the site, whatever a directive names: links are followed under the
+//! rules of the file server, and a path that does not begin with the root is as if there were
+//! nothing.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -31,8 +32,8 @@ use super::compiling;
 use super::lookups::{Answer, Lookups, Opener, Wanted};
 use crate::context::Context;
 
-/// Most times that a request waits for a file that is being written. A file that never settles must not hold up its
-/// site.
+/// Most times that a request waits for a file that is being written. A file that never settles must
+/// not hold up its site.
 const MAX_ROUNDS: u32 = 3;
 /// The same for a file that is empty.
 const MAX_ROUNDS_OF_EMPTY: u32 = 60;
@@ -57,11 +58,13 @@ pub(super) struct SiteWorld<'a, 's> {
     known: Option<Known<'a>>,
     /// The last path that was looked at with links followed.
     last: RefCell<Option<Looked>>,
-    /// Files of directories that the request has met: it has the same rules from its beginning to its end.
+    /// Files of directories that the request has met: it has the same rules from its beginning to
+    /// its end.
     seen: RefCell<Vec<Seen>>,
     /// Passwords and groups.
     pub lookups: Rc<Lookups>,
-    /// Number of times that the request may wait for a file that may be half written; 0 without one.
+    /// Number of times that the request may wait for a file that may be half written; 0 without
+    /// one.
     settling_rounds: Cell<u32>,
 }
 
@@ -95,15 +98,16 @@ impl<'a, 's> SiteWorld<'a, 's> {
         self.seen.take();
     }
 
-    /// Returns how often the request may wait for files to settle: 0 if none of those that were read has changed a
-    /// moment ago. Programs write a file in several steps, so it may have been read between two of them.
+    /// Returns how often the request may wait for files to settle: 0 if none of those that were
+    /// read has changed a moment ago. Programs write a file in several steps, so it may have been
+    /// read between two of them.
     pub fn settling_rounds(&self) -> u32 {
         self.settling_rounds.get()
     }
 }
 
-/// Takes the changes on the disk that have been reported, and returns what is known of a site after them; `None` if
-/// changes of it are not reported.
+/// Takes the changes on the disk that have been reported, and returns what is known of a site after
+/// them; `None` if changes of it are not reported.
 pub fn known<'a>(context: &Context<'a>, site: &Site, root: &[u8]) -> Option<Known<'a>> {
     let thread = context.thread;
     thread.directories.below(&thread.files, &site.files, root, &site.file, context.routing.now)
@@ -156,8 +160,8 @@ impl SiteWorld<'_, '_> {
         }
     }
 
-    /// Returns a path without `..`, which the file server does not open; `None` if one leads out of the root, or is
-    /// behind what is no directory.
+    /// Returns a path without `..`, which the file server does not open; `None` if one leads out of
+    /// the root, or is behind what is no directory.
     fn without_dots<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
         if memchr::memmem::find(path, b"/..").is_none() {
             return Some(Cow::Borrowed(path));
@@ -199,8 +203,8 @@ impl SiteWorld<'_, '_> {
         self.context.thread.files.open_at(&self.site.files, place, self.request)
     }
 
-    /// Computes what the request wanted to know at once. Returns false if that was nothing; otherwise the request can be
-    /// run again.
+    /// Computes what the request wanted to know at once. Returns false if that was nothing;
+    /// otherwise the request can be run again.
     pub async fn catch_up(&self) -> bool {
         let directories = self.lookups.take_wanted_directories();
         let compile = async {
@@ -242,8 +246,8 @@ impl SiteWorld<'_, '_> {
         directives
     }
 
-    /// Asks the disk for the file of a directory. Also returns true if only a change of the file can change the
-    /// result.
+    /// Asks the disk for the file of a directory. Also returns true if only a change of the file
+    /// can change the result.
     fn read_directives(&self, directory: &[u8]) -> (Directives, bool) {
         let path = [directory, &*self.site.file].concat();
         let stamp = match self.stamp(&path) {
@@ -306,8 +310,8 @@ impl SiteWorld<'_, '_> {
 
     /// Returns the state of a file; `None` if there is none.
     ///
-    /// A link is followed under the rules of the file server: whether its target exists must not show outside of
-    /// the root.
+    /// A link is followed under the rules of the file server: whether its target exists must not
+    /// show outside of the root.
     ///
     /// # Errors
     ///
@@ -392,9 +396,10 @@ impl World for SiteWorld<'_, '_> {
     }
 
     fn pause(&self) -> Later<'_, ()> {
-        match self.lookups.is_immediate() {
-            true => Box::pin(async {}),
-            false => Box::pin(self.lookups.elsewhere(self.site, tokio::task::yield_now())),
+        if self.lookups.is_immediate() {
+            Box::pin(async {})
+        } else {
+            Box::pin(self.lookups.elsewhere(self.site, tokio::task::yield_now()))
         }
     }
 
@@ -507,7 +512,8 @@ fn stamp_of(metadata: &std::fs::Metadata) -> Stamp {
     }
 }
 
-/// Returns the result of a file that cannot be opened. What is not permitted has its line in the log already.
+/// Returns the result of a file that cannot be opened. What is not permitted has its line in the
+/// log already.
 fn cannot_be_seen(path: &[u8], problem: &io::Error) -> Broken {
     let path = String::from_utf8_lossy(path);
     let is_logged = problem.kind() == io::ErrorKind::PermissionDenied;

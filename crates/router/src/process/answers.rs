@@ -11,8 +11,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::command::Commands;
 
-/// Answers every control process that the supervisor starts. `links` has the router's end of a socket
-/// for each.
+/// Answers every control process that the supervisor starts. `links` has the router's end of a
+/// socket for each.
 pub(super) fn start(mut links: UnboundedReceiver<OwnedFd>, commands: Commands) {
     tokio::task::spawn_local(async move {
         while let Some(link) = links.recv().await {

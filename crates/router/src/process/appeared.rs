@@ -1,5 +1,5 @@
-//! Notices directories of the configuration that have appeared where the router may not read: its rights
-//! were fixed at its start. The supervisor replaces it then.
+//! Notices directories of the configuration that have appeared where the router may not read: its
+//! rights were fixed at its start. The supervisor replaces it then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,8 +26,8 @@ pub(super) struct AppearanceWatch {
 }
 
 impl ControlThread {
-    /// Looks at what the router may not read if it is time. Returns the time of the next look; `None` if there
-    /// is nothing of the kind.
+    /// Looks at what the router may not read if it is time. Returns the time of the next look;
+    /// `None` if there is nothing of the kind.
     pub(super) async fn look_for_appearances(
         &mut self,
         watch: &mut AppearanceWatch,

@@ -61,8 +61,8 @@ impl ControlThread {
         });
         let mut outcome = match config {
             Ok(config) => {
-                // Who changes something through the API is told why it cannot run; a document that is read
-                // again is taken over without what cannot.
+                // Who changes something through the API is told why it cannot run; a document that
+                // is read again is taken over without what cannot.
                 let is_reload = restart != Restart::Nothing && !self.is_strict;
                 let applied = self.apply(config, Trigger::Change { generation, is_reload }).await;
                 applied.map_or_else(ChangeOutcome::from, |()| ChangeOutcome::Done)
@@ -73,7 +73,8 @@ impl ControlThread {
             let _ = self.wait_for_starts().await; // if it fails, the restarts do, too
             let restarted = self.restart_after_change(restart).await;
             if matches!(restart, Restart::Changed | Restart::All) {
-                let _ = self.wait_for_look(generation).await; // if it fails, so does the next message
+                // if it fails, so does the next message
+                let _ = self.wait_for_look(generation).await;
             }
             if let Err(problem) = restarted {
                 outcome = ChangeOutcome::NotRestarted(problem);

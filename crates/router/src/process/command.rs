@@ -1,5 +1,5 @@
-//! Commands to the control thread, from certificate renewal. It carries them out one after the other.
-//! A [`Question`] of the control API does not wait for them.
+//! Commands to the control thread, from certificate renewal. It carries them out one after the
+//! other. A [`Question`] of the control API does not wait for them.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};

@@ -55,7 +55,8 @@ pub(super) struct ControlThread {
     pub(super) out: OutParts,
     /// The state directory, or the log, if the supervisor cannot write to them.
     pub(super) problems_of_supervisor: Vec<Found>,
-    /// Listeners and upstreams that keep their TLS because files of it, other than certificates, cannot be used.
+    /// Listeners and upstreams that keep their TLS because files of it, other than certificates,
+    /// cannot be used.
     pub(super) stale_tls: Vec<Found>,
     /// Listeners whose addresses could not be listened on.
     pub(super) closed: ClosedListeners,
@@ -145,7 +146,8 @@ impl ControlThread {
         }
     }
 
-    /// Waits for other work. Meanwhile the supervisor gets answers, and the applications get workers.
+    /// Waits for other work. Meanwhile the supervisor gets answers, and the applications get
+    /// workers.
     pub(super) async fn meanwhile<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -164,8 +166,9 @@ impl ControlThread {
         }
     }
 
-    /// Waits until the applications that were adopted early are ready or have failed, for [`START_TIMEOUT`] at
-    /// most. All are served meanwhile: only who has begun the start or the reload waits.
+    /// Waits until the applications that were adopted early are ready or have failed, for
+    /// [`START_TIMEOUT`] at most. All are served meanwhile: only who has begun the start or the
+    /// reload waits.
     pub(super) async fn wait_for_starts(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.pools.are_starting() && !self.is_hurried {
@@ -177,8 +180,8 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Waits until the supervisor has looked at the applications of this configuration, so that the outcome of a
-    /// reload names those that could not start with their first request.
+    /// Waits until the supervisor has looked at the applications of this configuration, so that the
+    /// outcome of a reload names those that could not start with their first request.
     pub(super) async fn wait_for_look(&mut self, generation: u32) -> Result<(), String> {
         let deadline = Instant::now() + LOOK_TIMEOUT;
         while self.pools.looked_at != Some(generation) && !self.is_hurried {

@@ -1,7 +1,7 @@
 //! Work that may wait for a disk, while a configuration is prepared.
 //!
-//! The control thread must not wait for a network drive that does not answer: the supervisor would replace
-//! the router. A helper thread does, and the change is refused if it makes no progress.
+//! The control thread must not wait for a network drive that does not answer: the supervisor would
+//! replace the router. A helper thread does, and the change is refused if it makes no progress.
 
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ impl DiskError {
 }
 
 impl ControlThread {
-    /// Runs a function on a helper thread. Meanwhile the supervisor gets answers, and the applications get
-    /// workers. A helper thread that still waits for a disk is left behind.
+    /// Runs a function on a helper thread. Meanwhile the supervisor gets answers, and the
+    /// applications get workers. A helper thread that still waits for a disk is left behind.
     pub(super) async fn on_disk<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&DiskProgress) -> Result<T, String> + Send + 'static,
@@ -50,8 +50,8 @@ impl ControlThread {
                 if let Some(place) = seen.late(Instant::now()) {
                     let seconds = TIMEOUT.as_secs();
                     return Err(DiskError::NotAnswered(format!(
-                        "{place}: its file system has not answered for {seconds} s; see to the disk or \
-                         network drive"
+                        "{place}: its file system has not answered for {seconds} s; see to the \
+                         disk or network drive"
                     )));
                 }
             }

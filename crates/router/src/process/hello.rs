@@ -65,7 +65,8 @@ impl Hello {
         ) = (message, descriptors.next(), descriptors.next())
         else {
             return Err(io::Error::other(
-                "the supervisor's first message is not Hello; are all processes of the same version?",
+                "the supervisor's first message is not Hello; are all processes of the same \
+                 version?",
             ));
         };
         Ok(Hello {

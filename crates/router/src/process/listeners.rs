@@ -1,5 +1,5 @@
-//! Listeners whose addresses could not be listened on, as another program had them, are opened once that is
-//! possible.
+//! Listeners whose addresses could not be listened on, as another program had them, are opened once
+//! that is possible.
 
 use std::io;
 use std::os::fd::OwnedFd;

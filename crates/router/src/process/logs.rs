@@ -10,7 +10,8 @@ use howdah_wire::messages::ToSupervisor;
 
 use super::control_thread::ControlThread;
 
-/// Interval at which servers of logs that have gone away are looked for, and files that could not be opened.
+/// Interval at which servers of logs that have gone away are looked for, and files that could not
+/// be opened.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ControlThread {
@@ -45,8 +46,8 @@ impl ControlThread {
         }
     }
 
-    /// Asks for new sockets to log servers that have gone away, and for files that could not be opened.
-    /// Returns the time of the next check.
+    /// Asks for new sockets to log servers that have gone away, and for files that could not be
+    /// opened. Returns the time of the next check.
     pub(super) fn reconnect_logs(&self, now: Instant) -> io::Result<Option<Instant>> {
         let snapshot = self.shared.snapshot.load();
         let mut retried = snapshot.logs.values().filter(|log| log.may_need_file()).peekable();

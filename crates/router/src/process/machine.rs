@@ -50,8 +50,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Returns the state of the machine for processes, in the control group `group` if they have one of
-    /// their own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
+    /// Returns the state of the machine for processes, in the control group `group` if they have
+    /// one of their own. A value that cannot be read is unknown, or [`UNKNOWN_MEMORY`].
     pub(super) fn state(&mut self, group: Option<&Path>) -> MachineState {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);

@@ -1,6 +1,7 @@
 //! The parts of the configuration that are out: they cannot run, alone, and the rest is served.
 //!
-//! [`OutParts`] compares what is out now with what was out before. It is pure: the time is an argument.
+//! [`OutParts`] compares what is out now with what was out before. It is pure: the time is an
+//! argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,8 +61,8 @@ pub enum Extent {
     Out,
     /// It works with what it had before a file broke, or is a certificate that has expired.
     Stale,
-    /// All of it works, but not for long or not as configured: a certificate before its end, an application whose
-    /// worker script another script stands in for.
+    /// All of it works, but not for long or not as configured: a certificate before its end, an
+    /// application whose worker script another script stands in for.
     Limited,
     /// It works, but all of its processes have been busy for long, while requests wait.
     Busy,
@@ -169,8 +170,8 @@ impl OutParts {
         self.out.values().cloned().collect()
     }
 
-    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out. What still works
-    /// is left out.
+    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out.
+    /// What still works is left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
         let out: Vec<_> = self.out.values().filter(|part| !part.extent.is_warning()).collect();

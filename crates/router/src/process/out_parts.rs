@@ -1,5 +1,5 @@
-//! Finds the parts of the current configuration that are out. The log, the control API and the service
-//! manager take them from here.
+//! Finds the parts of the current configuration that are out. The log, the control API and the
+//! service manager take them from here.
 
 use std::time::{Instant, SystemTime};
 
@@ -72,7 +72,8 @@ impl ControlThread {
                 PartKind::Include => log.write(
                     Level::Alert,
                     format_args!(
-                        "{part} is left out of the configuration: {reason}; it is used as soon as it is mended"
+                        "{part} is left out of the configuration: {reason}; it is used as soon as \
+                         it is mended"
                     ),
                 ),
                 // Their own messages have been logged.
@@ -87,14 +88,13 @@ impl ControlThread {
                 PartKind::Listener => snapshot.listeners.contains_key(&part.name),
                 _ => true,
             };
-            match is_there {
-                true => {
-                    log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"))
-                }
-                false => log.write(
+            if is_there {
+                log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"))
+            } else {
+                log.write(
                     Level::Notice,
                     format_args!("{part} is not in the configuration any more"),
-                ),
+                )
             }
         }
     }
@@ -121,9 +121,10 @@ impl ControlThread {
             found.extend(problem.map(|why| Found::out(PartKind::Upstream, place, why)));
         }
         found.extend(snapshot.config.left_out.iter().map(|out| {
-            let consequence = match out.is_former {
-                true => "its former content stays in use",
-                false => "what passes to a name that only it defines is answered with 503",
+            let consequence = if out.is_former {
+                "its former content stays in use"
+            } else {
+                "what passes to a name that only it defines is answered with 503"
             };
             let file = out.file.display().to_string();
             // The part has the name already.
@@ -177,8 +178,8 @@ pub(super) fn former_log(name: &str, error: &str) -> Found {
     Found { extent: Extent::Stale, ..Found::out(PartKind::Log, name, reason) }
 }
 
-/// Adds the certificates of a listener that cannot be used, have expired or will soon. `now` is in seconds since
-/// 1970.
+/// Adds the certificates of a listener that cannot be used, have expired or will soon. `now` is in
+/// seconds since 1970.
 fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
     let in_use = tls.in_use();
     for unusable in tls.unusable() {

@@ -1,5 +1,5 @@
-//! Answers the supervisor's question whether the router works. All router threads take part, so none
-//! can hang unnoticed.
+//! Answers the supervisor's question whether the router works. All router threads take part, so
+//! none can hang unnoticed.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -125,8 +125,8 @@ impl Pools {
         }
     }
 
-    /// Goes on with restarts that nobody waits for: begins one that is due, and ends those that are ready or
-    /// have failed. Returns these, with the reasons of failures.
+    /// Goes on with restarts that nobody waits for: begins one that is due, and ends those that are
+    /// ready or have failed. Returns these, with the reasons of failures.
     pub(super) fn advance_wanted_restarts(
         &mut self,
         now: Instant,
@@ -146,13 +146,14 @@ impl Pools {
         Ok(ended)
     }
 
-    /// Returns the time at which [`Pools::advance_wanted_restarts`] has something to do without an event.
+    /// Returns the time at which [`Pools::advance_wanted_restarts`] has something to do without an
+    /// event.
     pub(super) fn wanted_restart_due(&self) -> Option<Instant> {
         self.wanted_restarts.due().into_iter().chain(self.asked_restart_due()).min()
     }
 
-    /// Adopts the new instance of an application if it can serve, or ends it if it cannot or `is_late`. Returns
-    /// the outcome; `None` if it is still starting.
+    /// Adopts the new instance of an application if it can serve, or ends it if it cannot or
+    /// `is_late`. Returns the outcome; `None` if it is still starting.
     fn end_restart(
         &mut self,
         name: &str,
@@ -173,8 +174,8 @@ impl Pools {
         if let Some(app) = running.find(|app| app.config.name == name && app.instance.is_some()) {
             problem.push_str("; its former processes go on");
             app.not_replaced = Some(format!(
-                "its former processes go on, as new ones could not start: {failure}; once that is mended, run \
-                 howdah reload"
+                "its former processes go on, as new ones could not start: {failure}; once that is \
+                 mended, run howdah reload"
             ));
         }
         Ok(Some(Err(problem)))
@@ -211,8 +212,8 @@ impl Pools {
         found.into_iter().for_each(|app| app.not_replaced = Some(reason.clone()));
     }
 
-    /// Returns the applications that are out, those with former processes or a former user, those whose worker
-    /// script does not work, and those whose processes are all busy for long.
+    /// Returns the applications that are out, those with former processes or a former user, those
+    /// whose worker script does not work, and those whose processes are all busy for long.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
@@ -234,7 +235,8 @@ impl Pools {
         self.applications.iter().filter_map(part).collect()
     }
 
-    /// Returns the names of the applications whose former processes go on as new ones could not start.
+    /// Returns the names of the applications whose former processes go on as new ones could not
+    /// start.
     pub(super) fn not_replaced(&self) -> Vec<String> {
         let former = self.applications.iter().filter(|app| {
             // One that goes on as it was could not start as it was.
@@ -248,8 +250,8 @@ impl Pools {
         self.applications.iter().map(|app| app.config.name.clone()).collect()
     }
 
-    /// Returns the status with the state of each application of the current configuration, sorted by
-    /// name.
+    /// Returns the status with the state of each application of the current configuration, sorted
+    /// by name.
     pub(super) fn status(&mut self) -> Status {
         let mut status = Status { memory: self.memory_report(), ..Status::default() };
         for app in &self.applications {

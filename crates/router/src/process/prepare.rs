@@ -92,15 +92,16 @@ impl ControlThread {
         prepared.known.clients = self.prepare_tls_clients(current, config, trigger).await?;
         prepared.known.names = self.prepare_names(config, trigger).await?;
         let sockets = self.bind(current, config, prepared)?;
-        // Several applications load PHP when they are needed; the supervisor checks them at the start.
+        // Several applications load PHP when they are needed; the supervisor checks them at the
+        // start.
         let is_single = config.applications.len() == 1;
         for application in &config.applications {
             let is_reload = matches!(trigger, Trigger::Change { is_reload: true, .. });
             let is_served = self.pools.queue(application).is_some()
                 || !is_reload && self.pools.is_kept(application);
             if !is_served {
-                // Without a control API, a mistake is reported at the start. A reload must not end one that
-                // serves for one that cannot.
+                // Without a control API, a mistake is reported at the start. A reload must not end
+                // one that serves for one that cannot.
                 let is_required = match trigger {
                     Trigger::Start(start) => is_single && !start.has_control,
                     _ => is_reload && self.pools.is_serving(&application.name),
@@ -125,7 +126,8 @@ impl ControlThread {
         }
     }
 
-    /// Checks that the router can write temporary files. After the server has served once, a drive that does not answer must not keep a router from serving others.
+    /// Checks that the router can write temporary files. After the server has served once, a drive
+    /// that does not answer must not keep a router from serving others.
     async fn check_files(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
         let sandbox = Arc::clone(&self.sandbox);
         let Some(temporary) = config.settings.http.body_temp_path.clone() else { return Ok(()) };
@@ -151,7 +153,8 @@ impl ControlThread {
         }
     }
 
-    /// Reads databases of addresses. Without one, requests whose routes or limits need it are refused.
+    /// Reads databases of addresses. Without one, requests whose routes or limits need it are
+    /// refused.
     async fn prepare_databases(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
         if config.geo_databases.is_empty() {
             return Ok(());
@@ -184,7 +187,8 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Looks up the names of servers. Meanwhile the applications get workers: an answer may not come.
+    /// Looks up the names of servers. Meanwhile the applications get workers: an answer may not
+    /// come.
     async fn prepare_names(
         &mut self,
         config: &Config,
@@ -223,8 +227,8 @@ impl ControlThread {
         Ok(awaited)
     }
 
-    /// Keeps the files of access logs that the current configuration has too, and asks the supervisor
-    /// to open the others. Returns those.
+    /// Keeps the files of access logs that the current configuration has too, and asks the
+    /// supervisor to open the others. Returns those.
     fn open_access_logs(
         &self,
         current: &Snapshot,
@@ -315,7 +319,8 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Waits until the applications that others must wait for are ready, and until all answers have come.
+    /// Waits until the applications that others must wait for are ready, and until all answers have
+    /// come.
     async fn wait_until_prepared(
         &mut self,
         mut awaited: Awaited,
@@ -377,12 +382,11 @@ impl ControlThread {
                     }
                     Trigger::Change { is_reload: true, .. } => self.pools.waive_late(),
                     Trigger::Start(_) | Trigger::Change { .. } | Trigger::CertificateFiles => {
-                        return Err(match self.is_hurried {
-                            true => {
-                                let problem = self.pools.not_ready(START_TIMEOUT);
-                                format!("{problem}; it had no more time, as another change waits")
-                            }
-                            false => self.pools.not_ready(CHANGE_TIMEOUT),
+                        return Err(if self.is_hurried {
+                            let problem = self.pools.not_ready(START_TIMEOUT);
+                            format!("{problem}; it had no more time, as another change waits")
+                        } else {
+                            self.pools.not_ready(CHANGE_TIMEOUT)
                         });
                     }
                 }
@@ -404,9 +408,10 @@ impl ControlThread {
                         return Err(message);
                     }
                     let is_first = !trigger.is_restart() && matches!(trigger, Trigger::Start(_));
-                    let timeout = match prepared.sockets.is_empty() || !trigger.tolerates_new() {
-                        true => BIND_TIMEOUT,
-                        false => BIND_TIMEOUT_BESIDE_OTHERS,
+                    let timeout = if prepared.sockets.is_empty() || !trigger.tolerates_new() {
+                        BIND_TIMEOUT
+                    } else {
+                        BIND_TIMEOUT_BESIDE_OTHERS
                     };
                     if is_first && is_taken && started_at.elapsed() < timeout {
                         bind_again.get_or_insert(Instant::now() + BIND_INTERVAL);

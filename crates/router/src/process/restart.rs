@@ -16,12 +16,13 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which the next restart of a reload waits for the one before.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Time for which a reload waits for restarts that take longer: a busy machine needs seconds for one.
+/// Time for which a reload waits for restarts that take longer: a busy machine needs seconds for
+/// one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl ControlThread {
-    /// Restarts applications after a change of the configuration. Those that go on as they were are among the parts
-    /// that the status names. Error: the server stops.
+    /// Restarts applications after a change of the configuration. Those that go on as they were are
+    /// among the parts that the status names. Error: the server stops.
     pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Result<(), String> {
         let mut due = match restart {
             Restart::Nothing | Restart::NothingAfterReading => Vec::new(),
@@ -37,7 +38,8 @@ impl ControlThread {
         let due: Vec<_> =
             due.into_iter().filter(|(name, _)| self.pools.can_restart(name)).collect();
         self.pools.end_overdue().map_err(text)?;
-        // One after the other, as each doubles the memory of its application; but not behind a slow one.
+        // One after the other, as each doubles the memory of its application; but not behind a slow
+        // one.
         let (mut late, mut last) = (Vec::new(), Instant::now());
         for (name, file) in due {
             let (done, mut outcome) = oneshot::channel();
@@ -54,8 +56,8 @@ impl ControlThread {
                 None => {
                     let (seconds, limit) = (PATIENCE.as_secs(), CHANGE_TIMEOUT.as_secs());
                     let reason = format!(
-                        "it goes on as it was: its new processes are not ready after {seconds} s; they take \
-                         over once they are, within {limit} s"
+                        "it goes on as it was: its new processes are not ready after {seconds} s; \
+                         they take over once they are, within {limit} s"
                     );
                     self.pools.goes_on(&name, reason);
                 }
@@ -90,8 +92,9 @@ impl ControlThread {
         let seconds = CHECK_TIMEOUT.as_secs();
         for name in unknown {
             let reason = format!(
-                "it goes on as it was: its files (php.ini, the preload or worker script) could not be looked at \
-                 within {seconds} s; once their drive works, run: howdah restart {name}"
+                "it goes on as it was: its files (php.ini, the preload or worker script) could \
+                 not be looked at within {seconds} s; once their drive works, run: howdah restart \
+                 {name}"
             );
             self.pools.goes_on(&name, reason);
         }

@@ -39,13 +39,11 @@ impl RouterSandbox {
     pub(super) fn enter(is_enabled: bool, tmp: &str, config: &Config) -> Self {
         let protection = Protection::at_start();
         let mut sandbox = RouterSandbox { files: None, protection, missing: Vec::new() };
-        match is_enabled {
-            true => {
-                let results =
-                    [sandbox.enter_domain(Path::new(tmp), config), sandbox.filter_calls()];
-                sandbox.missing = results.into_iter().filter_map(Result::err).collect();
-            }
-            false => sandbox.missing.push("the router has none because of --no-sandbox".to_owned()),
+        if is_enabled {
+            let results = [sandbox.enter_domain(Path::new(tmp), config), sandbox.filter_calls()];
+            sandbox.missing = results.into_iter().filter_map(Result::err).collect();
+        } else {
+            sandbox.missing.push("the router has none because of --no-sandbox".to_owned())
         }
         sandbox
     }
@@ -76,8 +74,8 @@ impl RouterSandbox {
         }
         if version < landlock::SIGNALS {
             return Err(format!(
-                "version {version} of this kernel's Landlock cannot restrict signals (Linux 6.12 can), \
-                 so that processes of the same user can signal each other"
+                "version {version} of this kernel's Landlock cannot restrict signals (Linux 6.12 \
+                 can), so that processes of the same user can signal each other"
             ));
         }
         restrictions.push(Restriction::Signals);
@@ -97,8 +95,8 @@ impl RouterSandbox {
         }
     }
 
-    /// Refuses a document with a directory for temporary files that the router cannot use. The error includes
-    /// the remedy.
+    /// Refuses a document with a directory for temporary files that the router cannot use. The
+    /// error includes the remedy.
     pub(super) fn check(
         &self,
         temporary: Option<&Path>,
@@ -119,7 +117,8 @@ impl RouterSandbox {
         paths.iter().filter(|named| files.is_out_of_reach_by_name(named)).cloned().collect()
     }
 
-    /// Returns which of these paths exists although the router may not read it; `None` if none does.
+    /// Returns which of these paths exists although the router may not read it; `None` if none
+    /// does.
     pub(super) fn appeared(&self, paths: &[RouterPath]) -> Option<String> {
         self.files.as_ref().and_then(|files| files.appeared(paths))
     }

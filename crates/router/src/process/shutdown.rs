@@ -69,8 +69,9 @@ impl ControlThread {
         let finished = async {
             send_and_wait(&threads, quit).await;
             if graceful {
-                // Until the last thread had stopped accepting, it could hand connections over to threads
-                // that had finished already. Those connections are before this command in the queue.
+                // Until the last thread had stopped accepting, it could hand connections over to
+                // threads that had finished already. Those connections are before this command in
+                // the queue.
                 send_and_wait(&threads, quit).await;
             }
         };

@@ -48,9 +48,10 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         ini_user: config.options.user.clone(),
         script_directories: config.script_directories.allowed.iter().map(path).collect(),
         no_script_directories: config.script_directories.forbidden.iter().map(path).collect(),
-        script_extensions: match config.limit_extensions.is_configured() {
-            true => config.limit_extensions.endings().to_vec(),
-            false => Vec::new(),
+        script_extensions: if config.limit_extensions.is_configured() {
+            config.limit_extensions.endings().to_vec()
+        } else {
+            Vec::new()
         },
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
@@ -83,7 +84,8 @@ fn worker(config: &config::Application) -> Option<WorkerScript> {
 }
 
 /// Returns the settings of PHP that scripts cannot change. After this time, OPcache kills processes
-/// that keep it from clearing its memory; those of a resident application use it as long as they run.
+/// that keep it from clearing its memory; those of a resident application use it as long as they
+/// run.
 fn ini_admin(config: &config::Application) -> Vec<(String, String)> {
     const SETTING: &str = "opcache.force_restart_timeout";
     let mut settings = config.options.admin.clone();

@@ -42,7 +42,8 @@ use super::sandbox::RouterSandbox;
 use super::threads::{Threads, thread_count};
 use super::trigger::{StartPolicy, Trigger};
 
-/// Length of a router thread's turn on a processor while others want it. Most of its work takes less.
+/// Length of a router thread's turn on a processor while others want it. Most of its work takes
+/// less.
 const TURN: Duration = Duration::from_micros(100);
 
 /// Runs the router on the supervisor's socket to its end.
@@ -114,7 +115,8 @@ fn control_thread(
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
     });
-    // Scripts that compute must not delay files and other sites. It is not vital: a container may forbid it.
+    // Scripts that compute must not delay files and other sites. It is not vital: a container may
+    // forbid it.
     let _ = scheduling::set_turn(TURN);
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
     let (requests, thread_requests) = unbounded_channel();

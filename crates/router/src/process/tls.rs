@@ -137,8 +137,8 @@ impl ControlThread {
         Ok(clients)
     }
 
-    /// Collects certificates and keys. Stored ones that do not exist are left out; files that cannot be
-    /// read are recorded with the problem.
+    /// Collects certificates and keys. Stored ones that do not exist are left out; files that
+    /// cannot be read are recorded with the problem.
     pub(super) async fn material(&mut self, sources: Vec<Source>) -> CertificateFiles {
         let mut material = CertificateFiles::default();
         for source in sources {

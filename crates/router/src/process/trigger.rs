@@ -6,13 +6,13 @@ use std::time::Duration;
 /// take a while.
 pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum time that the report of a start or a reload waits for applications that start, a reload for those that
-/// replace running ones, and a change while another one waits. Those that are not ready then serve once they
-/// are; until then their requests wait, or fail.
+/// Maximum time that the report of a start or a reload waits for applications that start, a reload
+/// for those that replace running ones, and a change while another one waits. Those that are not
+/// ready then serve once they are; until then their requests wait, or fail.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum time for which a reload waits for a look at its applications: one drive that does not answer is left out
-/// after five seconds.
+/// Maximum time for which a reload waits for a look at its applications: one drive that does not
+/// answer is left out after five seconds.
 pub(super) const LOOK_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// The reason for which a configuration is applied.
@@ -21,8 +21,8 @@ pub(super) enum Trigger {
     /// The router starts. An application that cannot run must not keep the others from being
     /// served: its site may have caused that.
     Start(StartPolicy),
-    /// The configuration changes. What cannot run and is new in it refuses the change, so that its author
-    /// knows; what could not run before stays out.
+    /// The configuration changes. What cannot run and is new in it refuses the change, so that its
+    /// author knows; what could not run before stays out.
     Change {
         /// Number of the new configuration.
         generation: u32,

@@ -1,7 +1,8 @@
-//! The traditional hash of crypt(3): two characters of salt, and eleven of DES (FIPS 46-3) applied 25 times.
+//! The traditional hash of crypt(3): two characters of salt, and eleven of DES (FIPS 46-3) applied
+//! 25 times.
 //!
-//! The permutations are carried out bit by bit, from the tables of the standard. A hash takes less than a
-//! millisecond, and the time does not depend on the password.
+//! The permutations are carried out bit by bit, from the tables of the standard. A hash takes less
+//! than a millisecond, and the time does not depend on the password.
 
 /// Length of a hash in characters.
 const HASH_LENGTH: usize = 13;
@@ -14,8 +15,8 @@ pub(super) fn is_hash(text: &[u8]) -> bool {
     text.len() == HASH_LENGTH && text.iter().all(|byte| value(*byte).is_some())
 }
 
-/// Computes the hash of a password, of which the first eight bytes count; `None` if the salt, the first two
-/// bytes of `salt`, has other characters than [`DIGITS`].
+/// Computes the hash of a password, of which the first eight bytes count; `None` if the salt, the
+/// first two bytes of `salt`, has other characters than [`DIGITS`].
 pub(super) fn hash(password: &[u8], salt: &[u8]) -> Option<Vec<u8>> {
     let &[first, second, ..] = salt else { return None };
     let salt_bits = value(first)? | value(second)? << 6;
@@ -36,8 +37,8 @@ fn value(byte: u8) -> Option<u32> {
     DIGITS.iter().zip(0..).find_map(|(digit, value)| (*digit == byte).then_some(value))
 }
 
-/// Moves bits: the table has, for each bit of the result, its place in `bits`, which has `width` of them. Bits are
-/// counted from 1, the highest first.
+/// Moves bits: the table has, for each bit of the result, its place in `bits`, which has `width` of
+/// them. Bits are counted from 1, the highest first.
 fn permuted(bits: u64, width: u32, table: &[u8]) -> u64 {
     table.iter().fold(0, |result, place| result << 1 | bits >> (width - u32::from(*place)) & 1)
 }
@@ -53,8 +54,8 @@ fn round_keys(key: u64) -> [u64; 16] {
     })
 }
 
-/// Encrypts a block. Each bit of the salt exchanges two bits of the expanded half of a block: the first bit those
-/// at 1 and 25, and so on.
+/// Encrypts a block. Each bit of the salt exchanges two bits of the expanded half of a block: the
+/// first bit those at 1 and 25, and so on.
 fn encrypted(block: u64, keys: &[u64; 16], salt: u32) -> u64 {
     let salt = u64::from(salt.reverse_bits() >> 8);
     let mixed = permuted(block, 64, &INITIAL);

@@ -1,8 +1,9 @@
 //! Files of names and password hashes, as Apache's `htpasswd` writes them.
 //!
 //! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
-//! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): DES (13 characters), MD5 (`$1$`), SHA-256 (`$5$`),
-//! SHA-512 (`$6$`), yescrypt (`$y$`). Lines with any other hash or with plain text are not used.
+//! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): DES (13 characters), MD5 (`$1$`), SHA-256
+//! (`$5$`), SHA-512 (`$6$`), yescrypt (`$y$`). Lines with any other hash or with plain text are not
+//! used.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -24,10 +25,12 @@ const MAX_BCRYPT_COST: u8 = 14;
 /// Maximum number of rounds of the SHA hashes of crypt(3); the default is 5,000.
 const MAX_SHA_ROUNDS: u32 = 500_000;
 
-/// Maximum length of the salts of SHA-256 and SHA-512, in characters; crypt(3) accepts no hash with a longer one.
+/// Maximum length of the salts of SHA-256 and SHA-512, in characters; crypt(3) accepts no hash with
+/// a longer one.
 const MAX_SHA_SALT: usize = 16;
 
-/// Maximum memory of a yescrypt hash in bytes. Debian's default (`j9T`) takes 16 MiB, the next cost 32 MiB.
+/// Maximum memory of a yescrypt hash in bytes. Debian's default (`j9T`) takes 16 MiB, the next cost
+/// 32 MiB.
 const MAX_YESCRYPT_BYTES: u64 = 32 << 20;
 
 /// Maximum of the bytes that a yescrypt hash works on, over all parallel parts.
@@ -75,8 +78,8 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut notes = Vec::new();
     if useless > 0 {
         notes.push(format!(
-            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and DES, $1$, $5$, $6$, $y$ of \
-             crypt are supported"
+            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and DES, $1$, $5$, $6$, \
+             $y$ of crypt are supported"
         ));
     }
     if let Some((line, cost)) = costly.first() {
@@ -183,7 +186,8 @@ fn sha2(text: &str) -> Option<Hash> {
         .then(|| Hash::Sha2(text.to_owned()))
 }
 
-/// Returns a yescrypt hash in the only form that crypt(3) makes, unless it takes too much memory or time.
+/// Returns a yescrypt hash in the only form that crypt(3) makes, unless it takes too much memory or
+/// time.
 fn yescrypt(text: &str) -> Option<Hash> {
     let mut fields = text.split('$').skip(2);
     let (parameters, _, hash) = (fields.next()?, fields.next()?, fields.next()?);
@@ -199,8 +203,8 @@ fn yescrypt(text: &str) -> Option<Hash> {
         .then(|| Hash::Yescrypt(text.to_owned()))
 }
 
-/// Computes the MD5 hash of crypt(3), or with another `magic` Apache's: a thousand rounds over password and
-/// salt.
+/// Computes the MD5 hash of crypt(3), or with another `magic` Apache's: a thousand rounds over
+/// password and salt.
 fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
     let mut context = Md5::new();
     for part in [password, magic, salt] {
@@ -297,9 +301,8 @@ mod tests {
         assert_eq!(users.len(), 1);
         assert_eq!(
             useless,
-            [
-                "2 lines are not used: only bcrypt, apr1, {SHA}, and DES, $1$, $5$, $6$, $y$ of crypt are supported"
-            ]
+            ["2 lines are not used: only bcrypt, apr1, {SHA}, and DES, $1$, $5$, $6$, $y$ of \
+                 crypt are supported"]
         );
     }
 
@@ -342,8 +345,9 @@ mod tests {
     }
 
     /// Made with `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1`, `htpasswd -s`, and
-    /// `openssl passwd` with `-1`, `-5` and `-6`; the one with a number of rounds with PHP's `crypt`. The
-    /// others with libcrypt: DES, which reads eight characters, and yescrypt of a low cost, once in parallel parts.
+    /// `openssl passwd` with `-1`, `-5` and `-6`; the one with a number of rounds with PHP's
+    /// `crypt`. The others with libcrypt: DES, which reads eight characters, and yescrypt of a low
+    /// cost, once in parallel parts.
     const HTPASSWD_LINES: [&str; 11] = [
         "$2y$05$lYG9a7T3lGywFJxnkAiAxO3B5m.CSj7nsxqRqz7lIdbrqbbDmNFxq",
         "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK",

@@ -12,8 +12,8 @@ use super::{MAX_PASSWORD_BYTES, compare};
 /// Maximum number of passwords that are remembered.
 const MAX_KNOWN: usize = 4096;
 
-/// Permits for checks, and keyed hashes of passwords that were right. A stored form is a part of the hash: after a change
-/// of the file, it is another one.
+/// Permits for checks, and keyed hashes of passwords that were right. A stored form is a part of
+/// the hash: after a change of the file, it is another one.
 #[derive(Debug, Default)]
 pub struct Passwords {
     permits: Permits,
@@ -36,8 +36,8 @@ impl Passwords {
     }
 }
 
-/// Returns true if a stored hash accepts the password of a client. False as well if its kind is unknown, or if it would
-/// take too long; `None` if too many checks wait.
+/// Returns true if a stored hash accepts the password of a client. False as well if its kind is
+/// unknown, or if it would take too long; `None` if too many checks wait.
 pub async fn verify(
     passwords: &Passwords,
     client: Option<IpAddr>,

@@ -1,10 +1,12 @@
-//! Fair shares of the processors among users' files whose password hashes are slow, and among the clients of a file.
+//! Fair shares of the processors among users' files whose password hashes are slow, and among the
+//! clients of a file.
 //!
-//! A check first waits for the other checks of its client, then for a permit of its file, and then for one of the
-//! server; all waits are in order of arrival. A client thus has one place among those that wait for a file: wrong
-//! passwords of one client delay others by one check, and never cause their refusal. A file has half as many permits as
-//! the server, so the first check of another file waits only for checks that run already, and for those of other files
-//! that hold permits of their own file.
+//! A check first waits for the other checks of its client, then for a permit of its file, and then
+//! for one of the server; all waits are in order of arrival. A client thus has one place among
+//! those that wait for a file: wrong passwords of one client delay others by one check, and never
+//! cause their refusal. A file has half as many permits as the server, so the first check of
+//! another file waits only for checks that run already, and for those of other files that hold
+//! permits of their own file.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -77,8 +79,8 @@ impl Permits {
         Permits::of(Arc::clone(&FILES), 1)
     }
 
-    /// Waits for a permit for a request of a client (`None` on a unix socket); `None` if too many checks of the client
-    /// or of the file run or wait already.
+    /// Waits for a permit for a request of a client (`None` on a unix socket); `None` if too many
+    /// checks of the client or of the file run or wait already.
     pub async fn next(&self, client: Option<IpAddr>) -> Option<Turn> {
         let client = client.map(network);
         let (counted, turn) = self.count(client)?;

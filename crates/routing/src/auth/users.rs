@@ -237,10 +237,7 @@ impl Reading {
                 // A missing file authenticates nobody. A file that is only leased by another
                 // process has not changed: its last content stays in use.
                 let is_held = error.kind() == io::ErrorKind::WouldBlock && state.users.is_some();
-                let meanwhile = match is_held {
-                    true => "; its last content stays in use",
-                    false => "",
-                };
+                let meanwhile = if is_held { "; its last content stays in use" } else { "" };
                 let text = format!("cannot read the users' file {path}: {error}{meanwhile}");
                 if !is_held {
                     state.users = None;

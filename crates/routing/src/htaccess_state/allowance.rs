@@ -1,15 +1,19 @@
 //! Processor time that the directives of a site may take from threads that serve other sites, too.
 //!
-//! 1. Each run of a request's directives, until it waits or ends, is timed. One that takes long puts the site under
-//!    watch: the clock of processor time, unlike that of real time, costs a system call.
-//! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a fixed rate.
-//! 3. After a run that is not short, the next requests of the site run one after the other on all threads, and other
-//!    connections are served between them: many such runs that are due at once would hold those up for all of their time.
-//! 4. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
-//!    that would wait too long are refused.
+//! 1. Each run of a request's directives, until it waits or ends, is timed. One that takes long
+//!    puts the site under watch: the clock of processor time, unlike that of real time, costs a
+//!    system call.
+//! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a
+//!    fixed rate.
+//! 3. After a run that is not short, the next requests of the site run one after the other on all
+//!    threads, and other connections are served between them: many such runs that are due at once
+//!    would hold those up for all of their time.
+//! 4. With a large debt, the requests of the site run one after the other, each once the debt is
+//!    small again. Those that would wait too long are refused.
 //!
-//! The short runs of a request count together: a listing lets others run every millisecond, and many listings would still
-//! take all processors. Requests that take less time than a long run are never charged.
+//! The short runs of a request count together: a listing lets others run every millisecond, and
+//! many listings would still take all processors. Requests that take less time than a long run are
+//! never charged.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,7 +24,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Shortest run that is charged. Those of ordinary sites take a part of it. Builds without optimization are slower.
+/// Shortest run that is charged. Those of ordinary sites take a part of it. Builds without
+/// optimization are slower.
 const LONG_RUN: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 2 });
 
 /// Longest run that is short. Most runs of ordinary sites take a tenth of it.
@@ -35,7 +40,8 @@ const RUNS_IN_TURN: u32 = 16;
 /// Debt up to which requests do not wait.
 const MAX_DEBT: Duration = Duration::from_millis(250);
 
-/// Time in which a second of debt is paid off, in seconds: a site may use a quarter of a processor for long runs.
+/// Time in which a second of debt is paid off, in seconds: a site may use a quarter of a processor
+/// for long runs.
 const SECONDS_PER_SECOND: u32 = 4;
 
 /// Longest time that a request waits for the debt of its site.
@@ -154,8 +160,8 @@ impl Allowance {
         (result, time)
     }
 
-    /// Notes a run, which is a long one if it has taken `long`; `charged_at` is the time if it was measured in processor
-    /// time.
+    /// Notes a run, which is a long one if it has taken `long`; `charged_at` is the time if it was
+    /// measured in processor time.
     fn note(&self, charged_at: Option<Instant>, time: Duration, long: Duration) {
         let is_long = time >= long;
         let is_short = !is_long && time < SHORT_RUN;
@@ -169,7 +175,8 @@ impl Allowance {
             return;
         }
         self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
-        // Real time alone tells little of a run that is not long: the thread may have waited for a processor.
+        // Real time alone tells little of a run that is not long: the thread may have waited for a
+        // processor.
         if is_long || charged_at.is_some() {
             self.in_turn.store(RUNS_IN_TURN, Ordering::Relaxed);
         }

@@ -1,7 +1,8 @@
 //! `.htaccess` files that have been compiled, shared by all threads.
 //!
-//! A file is read again when its identity, size or times have changed. Each thread knows from the kernel when it has
-//! to compare them (`howdah_files::Watched`), or does so for each request: a change must hold for the next one.
+//! A file is read again when its identity, size or times have changed. Each thread knows from the
+//! kernel when it has to compare them (`howdah_files::Watched`), or does so for each request: a
+//! change must hold for the next one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +18,15 @@ const MAX_DIRECTORIES: usize = 4096;
 /// Largest size of all files that are kept, for each site, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Approximate memory of all compiled files that are kept, for each site, in bytes. Less than a site may use: what is
-/// in use besides, for example by requests that run, needs memory, too.
+/// Approximate memory of all compiled files that are kept, for each site, in bytes. Less than a
+/// site may use: what is in use besides, for example by requests that run, needs memory, too.
 const MAX_COMPILED_BYTES: usize = 48 << 20;
 
 /// Approximate memory in bytes of an entry, beside its path and what was compiled.
 const ENTRY_BYTES: usize = 256;
 
-/// State of a file. Any change of the file changes it, unless two come within a tick of the clock; a file that has
-/// just changed is therefore not stored.
+/// State of a file. Any change of the file changes it, unless two come within a tick of the clock;
+/// a file that has just changed is therefore not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Device of the file system.
@@ -40,12 +41,12 @@ pub struct Stamp {
     pub changed: (i64, i64),
 }
 
-/// Time after a change for which a file may still be written to. Longer than a tick of the kernel's clock, which
-/// gives files their times.
+/// Time after a change for which a file may still be written to. Longer than a tick of the kernel's
+/// clock, which gives files their times.
 pub const SETTLING_TIME: Duration = Duration::from_millis(10);
 
-/// The same for an empty file. Most programs that write a file in place empty it first, and may have to wait for a
-/// processor before they write; without its rules, a directory is open.
+/// The same for an empty file. Most programs that write a file in place empty it first, and may
+/// have to wait for a processor before they write; without its rules, a directory is open.
 const EMPTY_SETTLING_TIME: Duration = Duration::from_millis(500);
 
 impl Stamp {
@@ -67,8 +68,8 @@ pub type Compiled = Result<Arc<DirConfig>, Broken>;
 /// Directives of a directory; `None` if it has no file of them.
 pub type Directives = Result<Option<Arc<DirConfig>>, Broken>;
 
-/// What a thread knows of the directives of a directory; `None` if it has no file of them. Only [`CompiledFiles`] keeps
-/// them, so that their memory can be counted and freed.
+/// What a thread knows of the directives of a directory; `None` if it has no file of them. Only
+/// [`CompiledFiles`] keeps them, so that their memory can be counted and freed.
 pub type KnownDirectives = Option<Weak<DirConfig>>;
 
 /// The files of all sites.
@@ -139,7 +140,8 @@ impl CompiledFiles {
         }
     }
 
-    /// Records that a file was compiled: what threads have derived from an earlier state is of no more use.
+    /// Records that a file was compiled: what threads have derived from an earlier state is of no
+    /// more use.
     pub fn record_change(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
 //! Heads of answers that depend on a file alone: they are made once, not for each request.
 //!
 //! Most files of most sites are sent under directives that do not look at the request
-//! ([`is_constant`](howdah_htaccess::config::DirConfig::is_constant)), or under none. The head of such an answer is
-//! kept with what is known of the site's directories, which forgets it when one of them, its directives or the file
-//! changes.
+//! ([`is_constant`](howdah_htaccess::config::DirConfig::is_constant)), or under none. The head of
+//! such an answer is kept with what is known of the site's directories, which forgets it when one
+//! of them, its directives or the file changes.
 
 use howdah_http::message::{FieldBlock, Request};
 
@@ -31,8 +31,8 @@ impl Head {
     }
 }
 
-/// Returns the path of a request that may be answered with such a head: for a whole file, without conditions, and
-/// with a path that is decoded already.
+/// Returns the path of a request that may be answered with such a head: for a whole file, without
+/// conditions, and with a path that is decoded already.
 pub fn path_of(request: &Request) -> Option<&[u8]> {
     if !matches!(&*request.method, b"GET" | b"HEAD") {
         return None;

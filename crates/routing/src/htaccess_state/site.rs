@@ -24,7 +24,8 @@ use crate::auth::{Passwords, Permits};
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
 
-/// Maximum number of requests of a site that have the names of a directory at a time: they may take 50 MiB.
+/// Maximum number of requests of a site that have the names of a directory at a time: they may take
+/// 50 MiB.
 const MAX_LISTINGS: usize = 2;
 
 /// Maximum number of handlers of other servers that the log has of a site.
@@ -66,8 +67,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Prepares a site. `scripts` is the application that runs PHP, with the endings of its scripts;
-    /// files with the endings in `sources` are never sent.
+    /// Prepares a site. `scripts` is the application that runs PHP, with the endings of its
+    /// scripts; files with the endings in `sources` are never sent.
     pub fn new(
         settings: &Htaccess,
         scripts: Option<(&str, ScriptExtensions)>,
@@ -120,8 +121,8 @@ impl Site {
         }
     }
 
-    /// Returns what the document says about the file at a path below the root. Names that begin with a dot are hidden
-    /// as in shares; a rule may lead to a `.well-known` of any directory.
+    /// Returns what the document says about the file at a path below the root. Names that begin
+    /// with a dot are hidden as in shares; a rule may lead to a `.well-known` of any directory.
     pub fn rule(&self, path: &[u8]) -> FileRule {
         let has = |list: &Option<Patterns>| list.as_ref().is_some_and(|list| list.matches(path));
         if has(&self.closed) {
@@ -144,7 +145,8 @@ impl Site {
     }
 }
 
-/// Compiles lists of patterns of paths and names; `None` for an empty list, which would match everything.
+/// Compiles lists of patterns of paths and names; `None` for an empty list, which would match
+/// everything.
 fn compile_lists<const N: usize>(
     lists: [&[String]; N],
 ) -> Result<[Option<Patterns>; N], PatternError> {

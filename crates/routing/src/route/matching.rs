@@ -27,7 +27,8 @@ impl Scratch {
     }
 }
 
-/// Returns true if all conditions hold, except for those on files. `started_at` is the time of the first byte of the request.
+/// Returns true if all conditions hold, except for those on files. `started_at` is the time of the
+/// first byte of the request.
 pub fn holds(
     conditions: &Match,
     request: &Request,
@@ -37,8 +38,8 @@ pub fn holds(
     holds_for(conditions, &[&request.path], request, started_at, scratch)
 }
 
-/// As [`holds`], for a request that is known by several paths: one of them has to be accepted, and none
-/// excluded.
+/// As [`holds`], for a request that is known by several paths: one of them has to be accepted, and
+/// none excluded.
 pub fn holds_for(
     conditions: &Match,
     paths: &[&[u8]],

@@ -1,9 +1,10 @@
 //! `rewrite`: replaces the path of the request, and its query.
 //!
 //! As in Unit, the template expands to a percent-encoded target, and scripts still see the original
-//! one. Unlike in Unit, values of variables are not decoded a second time. `$request_uri` and `$args`
-//! are inserted as they were sent; all other values are encoded, so that a doubly encoded `%3F` or
-//! `%2e` can neither end a path nor climb out of it, and a `&` cannot add an argument to a query.
+//! one. Unlike in Unit, values of variables are not decoded a second time. `$request_uri` and
+//! `$args` are inserted as they were sent; all other values are encoded, so that a doubly encoded
+//! `%3F` or `%2e` can neither end a path nor climb out of it, and a `&` cannot add an argument to a
+//! query.
 
 use bytes::Bytes;
 use howdah_config::{Part, QueryChange, Rewrite, Template, Variable};
@@ -119,10 +120,7 @@ fn query(change: &QueryChange, source: &VariableSource<'_>) -> Result<Option<Byt
         query.push(b'&');
         query.extend_from_slice(sent);
     }
-    match query.len() > MAX_TARGET_BYTES {
-        true => Err(RewriteError::TooLong),
-        false => Ok(Some(query.into())),
-    }
+    if query.len() > MAX_TARGET_BYTES { Err(RewriteError::TooLong) } else { Ok(Some(query.into())) }
 }
 
 /// Appends text to `out`. Percent-encodes the bytes in `also` and those that a target cannot

@@ -17,8 +17,8 @@ use crate::snapshot::action::{CompiledPass, Share, SharePath};
 
 impl Routing<'_> {
     /// Finds the handler of a request. With candidates, the path of the request becomes that of the
-    /// candidate found. While the share is looked up, the path of the request is without the prefix.
-    /// Error: the reason why there is none.
+    /// candidate found. While the share is looked up, the path of the request is without the
+    /// prefix. Error: the reason why there is none.
     pub(super) fn share(
         &self,
         share: &Share,
@@ -91,9 +91,9 @@ impl Routing<'_> {
         redirect(request, share.prefix.as_ref())
     }
 
-    /// Tries each path of the share in turn. The path of a request that `is_longer` than what the client sent names the file
-    /// alone: what was added is no `PATH_INFO` of a script that the client named, such as `/index.html` in
-    /// `/index.php/index.html`.
+    /// Tries each path of the share in turn. The path of a request that `is_longer` than what the
+    /// client sent names the file alone: what was added is no `PATH_INFO` of a script that the
+    /// client named, such as `/index.html` in `/index.php/index.html`.
     fn find(
         &self,
         share: &Share,

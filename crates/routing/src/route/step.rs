@@ -66,7 +66,8 @@ pub enum Origin {
 }
 
 impl<'s> Step<'s> {
-    /// Returns the decision for a request of the server itself, which passes no checks: behind a check, it is refused.
+    /// Returns the decision for a request of the server itself, which passes no checks: behind a
+    /// check, it is refused.
     pub fn without_checks(self) -> Decision {
         match self {
             Step::Handle(decision) => decision,

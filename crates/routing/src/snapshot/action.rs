@@ -19,7 +19,8 @@ use crate::htaccess_state::site::Site;
 pub struct Action {
     /// The handler.
     pub kind: ActionKind,
-    /// The application, share or upstream that requests are for; `None` if other routes or nothing answers them.
+    /// The application, share or upstream that requests are for; `None` if other routes or nothing
+    /// answers them.
     pub site: Option<Arc<str>>,
     /// Path that replaces the request's before the action is carried out.
     pub rewrite: Option<config::Rewrite>,
@@ -178,7 +179,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Returns true if the next path or the fallback is tried although this one has not been served.
+    /// Returns true if the next path or the fallback is tried although this one has not been
+    /// served.
     pub fn goes_on(&self, reason: NotServedReason) -> bool {
         match reason {
             NotServedReason::Denied => self.denied_has_fallback,

@@ -312,8 +312,8 @@ impl ActionCompiler<'_, '_> {
     }
 }
 
-/// Returns the name of what answers the requests of an action. Files belong to the application that runs their scripts, or
-/// gets the requests for which there is no file.
+/// Returns the name of what answers the requests of an action. Files belong to the application that
+/// runs their scripts, or gets the requests for which there is no file.
 fn site(kind: &ActionKind, source: &config::ActionKind) -> Option<Arc<str>> {
     match (kind, source) {
         (ActionKind::Pass(pass), _) => application(pass),
@@ -331,7 +331,8 @@ fn site(kind: &ActionKind, source: &config::ActionKind) -> Option<Arc<str>> {
     }
 }
 
-/// Returns the name of the application or upstream that requests are passed to, if it is always the same.
+/// Returns the name of the application or upstream that requests are passed to, if it is always the
+/// same.
 fn application(pass: &CompiledPass) -> Option<Arc<str>> {
     match pass {
         CompiledPass::Fixed(

@@ -13,12 +13,13 @@ enum Piece {
     Text,
     /// The value of a variable: a `?`, `#` or `%` in it keeps its literal meaning.
     Decoded,
-    /// A part of the target of the request, as it was sent: it is encoded, and a `?` in its query is a legal character.
+    /// A part of the target of the request, as it was sent: it is encoded, and a `?` in its query
+    /// is a legal character.
     Sent,
 }
 
-/// Expands a template to an encoded location. Each value of a variable is encoded by itself, so that it can neither
-/// begin the query or the fragment, nor be decoded twice.
+/// Expands a template to an encoded location. Each value of a variable is encoded by itself, so
+/// that it can neither begin the query or the fragment, nor be decoded twice.
 pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut pieces = Vec::with_capacity(template.parts().len());
@@ -43,7 +44,8 @@ pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
 fn piece(variable: &Variable, is_all: bool) -> Piece {
     match variable {
         Variable::RequestUri | Variable::Arguments => Piece::Sent,
-        // The document's own text, a `?`, and a host that was checked or encoded when it was parsed.
+        // The document's own text, a `?`, and a host that was checked or encoded when it was
+        // parsed.
         Variable::Defined(_) | Variable::HasArguments | Variable::Host => Piece::Text,
         // `$header_referer` alone is the URL of another page.
         Variable::Header(_) | Variable::Argument(_) | Variable::Cookie(_) if is_all => Piece::Text,
@@ -58,7 +60,8 @@ pub fn encode(location: &[u8]) -> Vec<u8> {
     encode_pieces(location, &[(0..location.len(), Piece::Text)])
 }
 
-/// Encodes the pieces of a location, in order. Whether it is encoded already is up to the pieces of text.
+/// Encodes the pieces of a location, in order. Whether it is encoded already is up to the pieces of
+/// text.
 fn encode_pieces(location: &[u8], pieces: &[(Range<usize>, Piece)]) -> Vec<u8> {
     let pieces = || {
         pieces

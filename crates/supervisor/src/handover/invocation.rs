@@ -28,9 +28,9 @@ const WATCHDOG_VARIABLE: &str = "WATCHDOG_PID";
 
 impl Invocation {
     /// Returns the invocation of this process; must be called before the working directory or the
-    /// environment changes. The program is named as it was on the command line, so that a link which leads to
-    /// another version by the time of the upgrade is followed anew. `None` if the program file has
-    /// no path.
+    /// environment changes. The program is named as it was on the command line, so that a link
+    /// which leads to another version by the time of the upgrade is followed anew. `None` if the
+    /// program file has no path.
     pub fn of_this_process() -> Option<Invocation> {
         let arguments: Vec<_> = std::env::args_os().collect();
         let directory = std::env::current_dir().ok()?;
@@ -60,9 +60,10 @@ impl Invocation {
         // execvp(3) would run any other file as a shell script.
         let mut magic = [0; 4];
         let read = File::open(&program).and_then(|mut file| file.read_exact(&mut magic));
-        match read.is_ok() && (magic == *b"\x7fELF" || magic.starts_with(b"#!")) {
-            true => Ok(program),
-            false => Err(format!("{} is no program; install it again", program.display())),
+        if read.is_ok() && (magic == *b"\x7fELF" || magic.starts_with(b"#!")) {
+            Ok(program)
+        } else {
+            Err(format!("{} is no program; install it again", program.display()))
         }
     }
 

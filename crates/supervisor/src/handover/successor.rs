@@ -70,8 +70,8 @@ pub(crate) enum Answer {
 }
 
 impl Successor {
-    /// Sends the state, and starts the program. Its standard output and error are `output`, or those of
-    /// this process.
+    /// Sends the state, and starts the program. Its standard output and error are `output`, or
+    /// those of this process.
     pub(crate) fn start(
         invocation: &Invocation,
         state: &State<'_>,
@@ -165,7 +165,8 @@ impl Successor {
         }
     }
 
-    /// Tells the new server to take over. `mail` are the recipients of the applications' mail, encoded.
+    /// Tells the new server to take over. `mail` are the recipients of the applications' mail,
+    /// encoded.
     pub(crate) fn hand_over(&mut self, mail: &[u8], now: Instant) -> Result<(), String> {
         self.limit = TAKE_OVER_TIMEOUT;
         self.deadline = Some(now + self.limit);

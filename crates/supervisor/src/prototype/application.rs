@@ -312,7 +312,8 @@ impl Application {
         self.stage == Stage::Loading
     }
 
-    /// Returns true if it was started with this specification, but for the sizes of the shared region.
+    /// Returns true if it was started with this specification, but for the sizes of the shared
+    /// region.
     pub(crate) fn has_spec(&self, spec: &ApplicationSpec) -> bool {
         let own = self.spec.as_deref().filter(|own| own.name == spec.name);
         own.is_some_and(|own| *own == ApplicationSpec { geometry: own.geometry, ..spec.clone() })

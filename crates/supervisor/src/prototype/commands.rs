@@ -141,8 +141,9 @@ impl Application {
         }
     }
 
-    /// Asks whether files have changed that the application was started from. The answer may take as
-    /// long as a disk, so the prototype need not answer in time. Returns false if it cannot be asked.
+    /// Asks whether files have changed that the application was started from. The answer may take
+    /// as long as a disk, so the prototype need not answer in time. Returns false if it cannot be
+    /// asked.
     pub(crate) fn check_files(&mut self) -> bool {
         let is_ending = self.is_dismissed || !matches!(self.stage, Stage::Loading | Stage::Ready);
         if !is_ending && !self.checks_files {

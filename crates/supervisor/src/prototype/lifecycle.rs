@@ -24,9 +24,10 @@ impl Application {
     /// Returns the time of the next call of [`Application::step`]; `None` if none is needed.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let kills = self.workers.processes().filter_map(|(_, process)| process.kill_at);
-        let unanswered = match self.must_answer() {
-            true => self.pending.oldest().into_iter().chain(self.stopped_since).min(),
-            false => None,
+        let unanswered = if self.must_answer() {
+            self.pending.oldest().into_iter().chain(self.stopped_since).min()
+        } else {
+            None
         };
         let check = unanswered.map(|since| (since + ANSWER_TIMEOUT).max(now + CHECK_INTERVAL));
         let deadlines = self.deadline.into_iter().chain(self.unload_check);
@@ -92,8 +93,8 @@ impl Application {
         self.unload_check = Some(now);
     }
 
-    /// Ends an application that is to be unloaded, unless a program that its scripts have started is
-    /// left, which would end with the prototype. Checked once a second.
+    /// Ends an application that is to be unloaded, unless a program that its scripts have started
+    /// is left, which would end with the prototype. Checked once a second.
     pub(super) fn unload_if_due(&mut self, now: Instant, has_children: impl FnOnce(u32) -> bool) {
         if self.unload_check.is_none_or(|check| check > now) {
             return;

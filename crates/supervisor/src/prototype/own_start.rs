@@ -2,8 +2,8 @@
 //!
 //! A prototype that a zygote has forked has PHP's start in common with others: the `php.ini`, the
 //! extensions, and what those read when they started. The application's own settings
-//! are applied afterwards, as PHP-FPM does with those of a pool. Settings that extensions read while
-//! they start would come too late, and so would variables that libraries read then.
+//! are applied afterwards, as PHP-FPM does with those of a pool. Settings that extensions read
+//! while they start would come too late, and so would variables that libraries read then.
 
 use std::path::PathBuf;
 
@@ -119,9 +119,9 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
     })
 }
 
-/// Returns the path of the application's `php.ini` without links; `None` if it has none, or if other
-/// users could change it: it names extensions, whose code the zygote runs. Nothing but the root file system is
-/// touched: this process must not wait for a drive that does not answer.
+/// Returns the path of the application's `php.ini` without links; `None` if it has none, or if
+/// other users could change it: it names extensions, whose code the zygote runs. Nothing but the
+/// root file system is touched: this process must not wait for a drive that does not answer.
 pub(crate) fn shared_ini_file(spec: &ApplicationSpec) -> Option<PathBuf> {
     let file = spec.ini_file.as_ref()?;
     is_regular_at_root(file).then(|| protected(file.as_ref()).ok()).flatten()

@@ -60,7 +60,8 @@ impl Application {
         self.on_report(number, message, now)
     }
 
-    /// Checks a report that answers no request; `out_of_order` is the problem of one before `Ready`.
+    /// Checks a report that answers no request; `out_of_order` is the problem of one before
+    /// `Ready`.
     fn check_unrequested(
         &mut self,
         out_of_order: &'static str,
@@ -158,8 +159,8 @@ impl Application {
         Ok(Report::ForRouter(for_router, descriptors))
     }
 
-    /// Returns the process id of a child of the prototype that the prototype has named; `None` if the
-    /// kernel does not confirm that it is one.
+    /// Returns the process id of a child of the prototype that the prototype has named; `None` if
+    /// the kernel does not confirm that it is one.
     fn own_child(&self, named: u32) -> Option<u32> {
         match look_up(self.pid, named, self.has_pid_namespace) {
             Lookup::Child(pid, _) => Some(pid),

@@ -31,8 +31,8 @@ pub(crate) fn requirements(
     Ok(Requirements { executable, identity })
 }
 
-/// Checks that an application could run, as far as that is known without starting it. Document roots need
-/// not exist: deployments make them later. Error: the reason why it cannot.
+/// Checks that an application could run, as far as that is known without starting it. Document
+/// roots need not exist: deployments make them later. Error: the reason why it cannot.
 pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(), Problem> {
     requirements(options, spec)?;
     match &spec.isolation.rootfs {
@@ -41,11 +41,11 @@ pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(),
     }
 }
 
-/// Checks that the document roots of an application exist: in its own view of the system, if `prototype` is the
-/// process id of one that runs.
+/// Checks that the document roots of an application exist: in its own view of the system, if
+/// `prototype` is the process id of one that runs.
 ///
-/// A root that this process may not see counts as existing. The application's user may have rights that root
-/// lacks, as on a network drive.
+/// A root that this process may not see counts as existing. The application's user may have rights
+/// that root lacks, as on a network drive.
 pub(crate) fn check_roots(spec: &ApplicationSpec, prototype: Option<u32>) -> Result<(), Problem> {
     if let Some(rootfs) = &spec.isolation.rootfs {
         return match prototype {
@@ -114,9 +114,9 @@ mod tests {
             Options { php: vec![program("8.2.36"), program("8.4.21")], ..Options::default() };
         assert_eq!(
             missing(&options, "8.3"),
-            "PHP 8.3 is not available; there is PHP 8.2.36, 8.4.21; install the package howdah-php8.3, or \
-             the program howdah-php8.3 beside howdah or in /usr/lib/howdah and PHP's library (Debian: \
-             apt-get install libphp8.3-embed)"
+            "PHP 8.3 is not available; there is PHP 8.2.36, 8.4.21; install the package \
+             howdah-php8.3, or the program howdah-php8.3 beside howdah or in /usr/lib/howdah and \
+             PHP's library (Debian: apt-get install libphp8.3-embed)"
         );
         assert!(missing(&options, "8.4.1").ends_with("; write \"php 8.4\" for any release of it"));
         assert!(missing(&options, "9").ends_with("apt-get install libphp-embed)"));
@@ -128,7 +128,8 @@ mod tests {
         ];
         assert_eq!(
             missing(&options, "8.3.1"),
-            "PHP 8.3.1 is not available; there is PHP 8.2.36, 8.4.21; /l/howdah-php8.3: not executable"
+            "PHP 8.3.1 is not available; there is PHP 8.2.36, 8.4.21; /l/howdah-php8.3: not \
+             executable"
         );
         options.php.clear();
         assert!(

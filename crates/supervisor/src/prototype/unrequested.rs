@@ -1,7 +1,7 @@
 //! Limit on the reports of a prototype that answer no request of the supervisor.
 //!
-//! The number of pending requests limits the others. These come from what a script does: it has started in
-//! a template, or its files have changed.
+//! The number of pending requests limits the others. These come from what a script does: it has
+//! started in a template, or its files have changed.
 
 use std::time::{Duration, Instant};
 

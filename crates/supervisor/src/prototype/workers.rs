@@ -145,8 +145,8 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
         Ok(handle) => handle,
         Err(Errno::SRCH) if pid != 0 => return Lookup::Ended,
         Err(Errno::SRCH) => return Lookup::NotAChild,
-        // The id of a thread that is not the first of its process, or a process that is being reaped,
-        // which /proc does not show any more.
+        // The id of a thread that is not the first of its process, or a process that is being
+        // reaped, which /proc does not show any more.
         Err(Errno::INVAL) if process_tree::parent_of(pid).is_none() => return Lookup::Ended,
         Err(Errno::INVAL) => return Lookup::NotAChild,
         Err(_) => return Lookup::Unknown,
@@ -154,8 +154,8 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
     // Checked after the descriptor was opened: since then the id belongs to this process.
     match process_tree::parent_of(pid) {
         Some(parent) if parent == prototype => Lookup::Child(pid, handle),
-        // While a process is being reaped, its parent is 0. Whose child one was that has ended does not
-        // matter: no signal is sent to it.
+        // While a process is being reaped, its parent is 0. Whose child one was that has ended does
+        // not matter: no signal is sent to it.
         _ if handle.has_ended() => Lookup::Ended,
         None => Lookup::Unknown,
         Some(_) => Lookup::NotAChild,
@@ -200,8 +200,9 @@ mod tests {
         assert!(matches!(look_up(child.id(), own, false), Lookup::Unknown), "no such prototype");
     }
 
-    /// A worker that ends after one request may be reaped while it is looked up. Another program starts the
-    /// processes, which would otherwise have the sockets of tests that run at the same time for a moment.
+    /// A worker that ends after one request may be reaped while it is looked up. Another program
+    /// starts the processes, which would otherwise have the sockets of tests that run at the same
+    /// time for a moment.
     #[test]
     fn a_child_that_is_being_reaped_is_no_stranger() {
         let script = "i=0; while [ $i -lt 1000 ]; do env true & echo $!; wait; i=$((i + 1)); done";

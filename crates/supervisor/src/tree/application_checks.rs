@@ -1,6 +1,7 @@
-//! Looks at the applications of the running document from time to time: whether those that load PHP with their
-//! first request could start is known before, from their user, their program and their directories, and those that
-//! run may lose their document roots. The router gets the troubled ones.
+//! Looks at the applications of the running document from time to time: whether those that load PHP
+//! with their first request could start is known before, from their user, their program and their
+//! directories, and those that run may lose their document roots. The router gets the troubled
+//! ones.
 
 use std::time::{Duration, Instant};
 
@@ -66,8 +67,8 @@ impl Tree {
             Ok(None) => Troubled::new(),
             Ok(Some(file)) => read(file),
             Err(error) => {
-                // One directory that does not answer must not hide the others. A look that could not begin is
-                // repeated later.
+                // One directory that does not answer must not hide the others. A look that could
+                // not begin is repeated later.
                 let is_known = checks.hung.add(checked, &error, &mount_points(), now);
                 checks.due = Some(if is_known { now } else { now + TROUBLED_INTERVAL });
                 return;
@@ -103,7 +104,8 @@ impl Tree {
         let Some(app) = applications.find(|app| app.pid == pid && app.is_loading()) else { return };
         let name = &app.name;
         let line = format_args!(
-            "\"{name}\" application: its start is ended, and begins again: {file} has changed meanwhile"
+            "\"{name}\" application: its start is ended, and begins again: {file} has changed \
+             meanwhile"
         );
         self.log.write(Level::Notice, line);
         app.terminate(Some(&format!("{file} has changed since its start began")));

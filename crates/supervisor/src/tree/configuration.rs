@@ -40,9 +40,10 @@ impl Tree {
         };
         let is_checked = applications.is_empty();
         let candidate = Candidate { document, grants, restart, applications };
-        match is_checked {
-            true => self.begin_checked(candidate)?,
-            false => self.begin_for_control(Task::Preflight(Box::new(candidate))),
+        if is_checked {
+            self.begin_checked(candidate)?
+        } else {
+            self.begin_for_control(Task::Preflight(Box::new(candidate)))
         }
         Ok(())
     }
@@ -121,8 +122,8 @@ impl Tree {
         self.begin_file_task(task, Origin::Supervisor);
     }
 
-    /// Makes a configuration that was stored the current one. If the router has ended meanwhile, the next one
-    /// begins with it.
+    /// Makes a configuration that was stored the current one. If the router has ended meanwhile,
+    /// the next one begins with it.
     pub(super) fn document_saved(&mut self, generation: u32, outcome: Outcome) {
         self.changes.end_saving();
         let error = outcome.err().unwrap_or_default();
@@ -133,17 +134,19 @@ impl Tree {
             self.application_checks.begin_soon();
             self.prepare_zygotes();
         }
-        match self.router.is_some() {
-            true => self.send_to_router(&FromSupervisor::Commit { generation, error }, &[]),
-            false => self.changes.abandon(),
+        if self.router.is_some() {
+            self.send_to_router(&FromSupervisor::Commit { generation, error }, &[])
+        } else {
+            self.changes.abandon()
         }
     }
 
     /// Passes the outcome of a change to the control process.
     pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
-        match self.changes.end(generation) {
-            true => self.send_to_control(&ToControl::Applied { outcome }, &[]),
-            false => drop(self.refuse("a configuration that is not being applied")),
+        if self.changes.end(generation) {
+            self.send_to_control(&ToControl::Applied { outcome }, &[])
+        } else {
+            self.refuse("a configuration that is not being applied");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The file of the default control socket: without it, nobody can ask the server anything. It is in a directory of the
-//! machine's memory, so a look at it waits for no disk.
+//! The file of the default control socket: without it, nobody can ask the server anything. It is in
+//! a directory of the machine's memory, so a look at it waits for no disk.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use super::state::Tree;
 const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Tree {
-    /// Returns the time of the next look; `None` if this server has no default control socket of its own.
+    /// Returns the time of the next look; `None` if this server has no default control socket of
+    /// its own.
     pub(super) fn control_file_due(&self, now: Instant) -> Option<Instant> {
         let is_own = self.has_served
             && self.shutdown.is_none()
@@ -53,8 +54,8 @@ impl Tree {
         {
             let seconds = INTERVAL.as_secs();
             let line = format_args!(
-                "the control socket {address} was deleted, and cannot be opened anew: {problem}; it is tried every \
-                 {seconds} s"
+                "the control socket {address} was deleted, and cannot be opened anew: {problem}; \
+                 it is tried every {seconds} s"
             );
             self.log.write(Level::Alert, line);
         }

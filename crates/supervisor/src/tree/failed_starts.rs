@@ -1,13 +1,13 @@
-//! What starts of applications that have failed a short time ago have written: the same is not logged again by each
-//! further attempt.
+//! What starts of applications that have failed a short time ago have written: the same is not
+//! logged again by each further attempt.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::output::StartLines;
 
-/// Time for which lines are remembered: an application that cannot start is tried again within five seconds. Later, a
-/// start is one that somebody waits for, and is logged as a whole.
+/// Time for which lines are remembered: an application that cannot start is tried again within five
+/// seconds. Later, a start is one that somebody waits for, and is logged as a whole.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// The lines of failed starts by the name of the application.

@@ -123,8 +123,8 @@ impl Tree {
         self.read_or_send(number, waiting);
     }
 
-    /// Passes a message to the mail process. If that does not run, the script's end is closed, which
-    /// is an answer.
+    /// Passes a message to the mail process. If that does not run, the script's end is closed,
+    /// which is an answer.
     fn send_mail(&mut self, number: u32, waiting: Waiting) {
         let now = Instant::now();
         self.start_mail_process(now);
@@ -147,7 +147,8 @@ impl Tree {
         files.extend(file.iter().chain(authorities).map(AsFd::as_fd));
         match packet::send(&process.socket, &deliver.encode(), &files) {
             Ok(()) => drop(self.mail.in_progress.insert(number, (*id, deadline))),
-            // Many applications send at the same time. There are a few messages of each, so this has a limit.
+            // Many applications send at the same time. There are a few messages of each, so this
+            // has a limit.
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => {
                 self.mail.retry_at = Some(now + RETRY_INTERVAL);
                 self.mail.unsent.push((number, waiting));
@@ -263,7 +264,8 @@ fn last_counts(process: &MailProcess) -> Vec<MailUsage> {
                     counts.push(usage);
                 }
             }
-            // If a process ends with unread messages, the kernel reports that once, before its last messages.
+            // If a process ends with unread messages, the kernel reports that once, before its last
+            // messages.
             Ok(Received::Closed) if !is_reset => is_reset = true,
             _ => return counts,
         }

@@ -19,8 +19,8 @@ pub(super) struct MailState {
     pub(super) backoff: Backoff,
     /// Earliest time of the next start.
     pub(super) start_after: Option<Instant>,
-    /// Recipients of the last hour by application and minute, as the mail process has counted them. Kept here, as
-    /// a script may be able to end that process.
+    /// Recipients of the last hour by application and minute, as the mail process has counted them.
+    /// Kept here, as a script may be able to end that process.
     pub(super) usage: HashMap<String, Vec<(u64, u32)>>,
     pub(super) last_number: u32,
     /// Messages that the process has, each with its application and the time by which it is done.
@@ -42,9 +42,10 @@ impl MailState {
 
     /// Takes the recipients of an application.
     pub(super) fn counted(&mut self, usage: MailUsage) {
-        match usage.minutes.is_empty() {
-            true => drop(self.usage.remove(&usage.application)),
-            false => drop(self.usage.insert(usage.application, usage.minutes)),
+        if usage.minutes.is_empty() {
+            self.usage.remove(&usage.application);
+        } else {
+            self.usage.insert(usage.application, usage.minutes);
         }
     }
 

@@ -118,9 +118,10 @@ impl Model {
         if self.tree.upgrade.is_in_progress() {
             return Err("an upgrade has begun".to_owned());
         }
-        match self.tree.has_served && self.tree.shutdown.is_some() {
-            true => Err("the server ends".to_owned()),
-            false => Ok(()),
+        if self.tree.has_served && self.tree.shutdown.is_some() {
+            Err("the server ends".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -143,9 +144,14 @@ impl Model {
             }),
             _ => false,
         };
-        match files.is_empty() || is_good {
-            true => Ok(()),
-            false => Err(format!("{message:?} has {} descriptors", files.len())),
+        if files.is_empty() || is_good {
+            Ok(())
+        } else {
+            Err(format!(
+                "{message:?} has {} \
+            descriptors",
+                files.len()
+            ))
         }
     }
 

@@ -1,12 +1,14 @@
-//! Replaces the router without a lost connection: what the running one may read was decided at its start.
+//! Replaces the router without a lost connection: what the running one may read was decided at its
+//! start.
 //!
 //! 1. The router reports that a directory of the configuration has appeared which it may not read.
-//! 2. Another router starts beside it, with copies of the same listening sockets and applications of its own.
-//! 3. When it serves, it is the current one. The former one accepts no connections any more, finishes its
-//!    requests, and ends.
+//! 2. Another router starts beside it, with copies of the same listening sockets and applications
+//!    of its own.
+//! 3. When it serves, it is the current one. The former one accepts no connections any more,
+//!    finishes its requests, and ends.
 //!
-//! If the next router ends before it serves, the current one goes on. A former router can only keep its own
-//! applications going.
+//! If the next router ends before it serves, the current one goes on. A former router can only keep
+//! its own applications going.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -86,7 +88,8 @@ impl Tree {
         true
     }
 
-    /// Lets `act` deal with another router as if it were the current one. `None` if there is no such router.
+    /// Lets `act` deal with another router as if it were the current one. `None` if there is no
+    /// such router.
     pub(super) fn as_router<T>(&mut self, pid: u32, act: impl FnOnce(&mut Tree) -> T) -> Option<T> {
         if self.router.as_ref().is_some_and(|router| router.pid == pid) {
             return Some(act(self));
@@ -183,8 +186,8 @@ impl Tree {
         true
     }
 
-    /// Ends the applications of a router that has ended: the memory that their workers write to has no
-    /// reader any more.
+    /// Ends the applications of a router that has ended: the memory that their workers write to has
+    /// no reader any more.
     pub(super) fn end_applications_of(&mut self, pid: u32) {
         for (id, application) in &mut self.applications {
             if id.router == pid {
@@ -193,8 +196,8 @@ impl Tree {
         }
     }
 
-    /// Tells the routers beside the current one that the server ends: the next one is of no use, and a
-    /// former one ends at once if the others do.
+    /// Tells the routers beside the current one that the server ends: the next one is of no use,
+    /// and a former one ends at once if the others do.
     pub(super) fn end_other_routers(&self, is_graceful: bool) {
         for other in &self.replacement.others {
             if other.role == Role::Next || !is_graceful {
@@ -203,8 +206,8 @@ impl Tree {
         }
     }
 
-    /// Makes the next router the current one although it does not serve yet: the current one has ended.
-    /// Returns false if there is none.
+    /// Makes the next router the current one although it does not serve yet: the current one has
+    /// ended. Returns false if there is none.
     pub(super) fn succeed_with_next(&mut self) -> bool {
         let Some(pid) = self.replacement.next().map(|next| next.router.pid) else { return false };
         let Some(Other { router, .. }) = self.replacement.remove(pid) else { return false };

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::router::Router;
 
-/// Minimum time between two replacements: a router that was taken over could ask for them all the time.
+/// Minimum time between two replacements: a router that was taken over could ask for them all the
+/// time.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause after an attempt that has failed.

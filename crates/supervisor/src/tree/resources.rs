@@ -87,12 +87,11 @@ impl Tree {
     }
 
     pub(super) fn run_program(&mut self, number: u32, run: &Run) {
-        let started = match self.allows(|grants| grants.programs.contains(&run.program)) {
-            true => {
-                let router = self.router.as_ref().map_or(0, |router| router.pid);
-                self.programs.start(run, (router, number), &self.log, Instant::now())
-            }
-            false => Err(self.refuse(&run.program)),
+        let started = if self.allows(|grants| grants.programs.contains(&run.program)) {
+            let router = self.router.as_ref().map_or(0, |router| router.pid);
+            self.programs.start(run, (router, number), &self.log, Instant::now())
+        } else {
+            Err(self.refuse(&run.program))
         };
         if let Err(error) = started {
             self.send_to_router(&FromSupervisor::Ran { number, error }, &[]);
@@ -102,10 +101,11 @@ impl Tree {
     /// Stores a certificate bundle or an account that the router has obtained from an authority
     /// (ACME).
     pub(super) fn store_managed(&mut self, name: String, descriptors: Vec<OwnedFd>) {
-        let read = match self.allows(|grants| grants.managed.contains(&name)) {
-            true => read_memory_file(descriptors, certificates::MAX_LENGTH)
-                .map_err(|error| error.to_string()),
-            false => Err(self.refuse(format_args!("the certificate \"{name}\""))),
+        let read = if self.allows(|grants| grants.managed.contains(&name)) {
+            read_memory_file(descriptors, certificates::MAX_LENGTH)
+                .map_err(|error| error.to_string())
+        } else {
+            Err(self.refuse(format_args!("the certificate \"{name}\"")))
         };
         match read {
             Ok(pem) => self.begin_for_router(Task::StoreCertificate { name, pem }),

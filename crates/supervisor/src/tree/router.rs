@@ -51,8 +51,8 @@ impl Tree {
     pub(super) fn router_ended(&mut self, exit: Exit) {
         let Some(router) = self.router.take() else { return };
         self.service_manager.router_ended();
-        // The control process waits for answers of this router. During an upgrade, in which nothing is changed,
-        // it ends by itself once its client knows the outcome.
+        // The control process waits for answers of this router. During an upgrade, in which nothing
+        // is changed, it ends by itself once its client knows the outcome.
         if !self.upgrade.is_in_progress() {
             self.kill_control();
         }

@@ -1,8 +1,9 @@
-//! Notifications to the service manager, such as systemd: the server is ready, reloads, works, stops.
+//! Notifications to the service manager, such as systemd: the server is ready, reloads, works,
+//! stops.
 //!
-//! The watchdog is fed only with answers of the router, in which all of its threads have taken part,
-//! and by this loop: neither can hang unnoticed. A router that hangs is replaced, with and without a
-//! service manager.
+//! The watchdog is fed only with answers of the router, in which all of its threads have taken
+//! part, and by this loop: neither can hang unnoticed. A router that hangs is replaced, with and
+//! without a service manager.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -17,8 +18,8 @@ use super::state::Tree;
 use crate::service_manager::{RouterNumbers, TreeNumbers, describe};
 
 impl Tree {
-    /// Reports that the server serves, for the first time or after a reload. Then asks the router at
-    /// once, whose answer gives the description.
+    /// Reports that the server serves, for the first time or after a reload. Then asks the router
+    /// at once, whose answer gives the description.
     pub(super) fn notify_ready(&mut self) {
         let is_first = !self.service_manager.is_ready();
         let status = is_first.then(|| self.describe(RouterNumbers::default(), ""));
@@ -38,10 +39,8 @@ impl Tree {
 
     /// Reports that the server is being stopped.
     pub(super) fn notify_stopping(&mut self, is_graceful: bool) {
-        let status = match is_graceful {
-            true => "stopping when all requests are answered",
-            false => "stopping",
-        };
+        let status =
+            if is_graceful { "stopping when all requests are answered" } else { "stopping" };
         self.notify(&[("STOPPING", "1"), ("STATUS", status)]);
     }
 
@@ -111,8 +110,8 @@ impl Tree {
             self.log.write(
                 Level::Warn,
                 format_args!(
-                    "cannot notify the service manager: {error}; it may take the server for one that \
-                     has not started"
+                    "cannot notify the service manager: {error}; it may take the server for one \
+                     that has not started"
                 ),
             );
         }

@@ -12,8 +12,8 @@ use crate::prototype::{Application, DISMISSAL_TIMEOUT};
 /// Time to wait for prototypes after they were killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time after `settings.shutdown_timeout` at which the router is killed. It ends by itself before, unless
-/// it hangs or somebody has taken it over.
+/// Time after `settings.shutdown_timeout` at which the router is killed. It ends by itself before,
+/// unless it hangs or somebody has taken it over.
 const DRAIN_MARGIN: Duration = Duration::from_secs(10);
 
 /// Interval at which ended processes are reaped.
@@ -27,9 +27,10 @@ impl Tree {
             return;
         }
         self.end_upgrade(is_graceful);
-        let deadline = match is_graceful {
-            true => self.drain_deadline(false),
-            false => Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT),
+        let deadline = if is_graceful {
+            self.drain_deadline(false)
+        } else {
+            Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT)
         };
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
         self.notify_stopping(is_graceful);
@@ -45,8 +46,8 @@ impl Tree {
         self.kill_control();
         let quit = FromSupervisor::Quit { graceful: is_graceful, is_replaced: false };
         self.send_to_router(&quit, &[]);
-        // As with nginx, new clients are refused at once. Otherwise they would wait for the end of all
-        // requests, and the next server could not listen.
+        // As with nginx, new clients are refused at once. Otherwise they would wait for the end of
+        // all requests, and the next server could not listen.
         self.close_sockets();
     }
 
@@ -62,8 +63,8 @@ impl Tree {
         self.log.write(Level::Notice, line);
     }
 
-    /// Returns the time at which a router is killed that was told to finish its requests. `is_replaced`:
-    /// another server has taken over.
+    /// Returns the time at which a router is killed that was told to finish its requests.
+    /// `is_replaced`: another server has taken over.
     pub(super) fn drain_deadline(&self, is_replaced: bool) -> Option<Instant> {
         let configured = self.changes.current.grants.shutdown_timeout;
         let timeout = configured.or_else(|| is_replaced.then_some(HAND_OVER_TIMEOUT))?;
@@ -80,8 +81,8 @@ impl Tree {
         (is_due || is_finished) && !self.waits_for_control(now)
     }
 
-    /// Returns true if the server that this one has replaced still finishes requests: a service manager
-    /// takes the end of this process for that of the server, and kills what is left.
+    /// Returns true if the server that this one has replaced still finishes requests: a service
+    /// manager takes the end of this process for that of the server, and kills what is left.
     pub(super) fn waits_for_predecessor(&self, shutdown: &Shutdown) -> bool {
         shutdown.is_graceful && !self.upgrade.is_standby && self.upgrade.predecessor.is_some()
     }

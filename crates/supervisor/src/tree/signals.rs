@@ -98,8 +98,9 @@ impl Tree {
         }
     }
 
-    /// Takes the server's log that was opened again. If it cannot be opened, the old one stays in use, which the
-    /// router tells, and it is tried again; the others are reopened all the same, after a signal.
+    /// Takes the server's log that was opened again. If it cannot be opened, the old one stays in
+    /// use, which the router tells, and it is tried again; the others are reopened all the same,
+    /// after a signal.
     pub(super) fn own_log_opened(&mut self, outcome: Outcome) {
         let is_retry = std::mem::take(&mut self.unwritable.is_retrying_log);
         let is_opened = outcome.is_ok();

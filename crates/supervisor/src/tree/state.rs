@@ -44,8 +44,8 @@ pub enum Ending {
     Refused {
         /// What is missing, and what to do.
         reason: String,
-        /// Another program has an address: another attempt would fail too, or take the address while
-        /// that program is restarted.
+        /// Another program has an address: another attempt would fail too, or take the address
+        /// while that program is restarted.
         is_taken: bool,
     },
 }
@@ -83,7 +83,8 @@ pub(super) struct Tree {
     pub(super) programs: Programs,
     pub(super) tables: TableWatch,
     pub(super) file_helpers: FileHelpers,
-    /// This process carries out tasks with files itself. Only for tests, which have several threads.
+    /// This process carries out tasks with files itself. Only for tests, which have several
+    /// threads.
     pub(super) carries_out_file_tasks: bool,
     pub(super) next_upkeep: Instant,
     pub(super) service_manager: ServiceManager,

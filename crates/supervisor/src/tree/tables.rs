@@ -1,5 +1,5 @@
-//! Notices changes of files with tables of the configuration, and makes the control process take them
-//! over.
+//! Notices changes of files with tables of the configuration, and makes the control process take
+//! them over.
 
 use std::time::Instant;
 
@@ -13,8 +13,8 @@ impl Tree {
     pub(super) fn check_tables_if_due(&mut self, now: Instant) {
         let Some(files) = &self.options.table_files else { return };
         if self.tables.is_slow(now) {
-            let line = "files with tables of the configuration cannot be read: their disk or network \
-                        drive does not answer; the tables stay as they are";
+            let line = "files with tables of the configuration cannot be read: their disk or \
+                        network drive does not answer; the tables stay as they are";
             self.log.write(Level::Error, line);
         }
         let is_other = self.upgrade.is_standby || self.upgrade.is_in_progress();
@@ -35,8 +35,8 @@ impl Tree {
         }
     }
 
-    /// Handles the end of a process that has looked at the files. Returns false if the process was not
-    /// one.
+    /// Handles the end of a process that has looked at the files. Returns false if the process was
+    /// not one.
     pub(super) fn table_reader_ended(&mut self, pid: u32) -> bool {
         match self.tables.ended(pid) {
             None => return false,

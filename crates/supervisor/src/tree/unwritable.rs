@@ -1,10 +1,10 @@
-//! The state directory and the log, while they cannot be written to. The router is told, so that the status of the
-//! server has them.
+//! The state directory and the log, while they cannot be written to. The router is told, so that
+//! the status of the server has them.
 //!
 //! A log that could not be opened again after log rotation is tried again, too.
 //!
-//! After a failed write to the state directory, another process tries to write there again and again: what cannot
-//! be stored shows before somebody needs it.
+//! After a failed write to the state directory, another process tries to write there again and
+//! again: what cannot be stored shows before somebody needs it.
 
 use howdah_wire::messages::FromSupervisor;
 

@@ -32,8 +32,8 @@ const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Tree {
-    /// Begins an upgrade. Its outcome is logged, and sent to the control process. After another upgrade, it
-    /// first waits for the end of the server that was replaced.
+    /// Begins an upgrade. Its outcome is logged, and sent to the control process. After another
+    /// upgrade, it first waits for the end of the server that was replaced.
     pub(super) fn upgrade(&mut self) {
         if self.upgrade.predecessor.is_some() && !self.upgrade.is_in_progress() {
             self.upgrade.waits_until.get_or_insert_with(|| Instant::now() + PREDECESSOR_TIMEOUT);
@@ -108,8 +108,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns true if a service of systemd ends with this process, as the service manager cannot be told
-    /// that another one is the main process. `INVOCATION_ID` is set for services (systemd.exec(5)).
+    /// Returns true if a service of systemd ends with this process, as the service manager cannot
+    /// be told that another one is the main process. `INVOCATION_ID` is set for services
+    /// (systemd.exec(5)).
     fn is_bound_to_service(&self) -> bool {
         let is_main = rustix::process::getppid().is_some_and(|parent| parent.is_init());
         let is_service = is_main && std::env::var_os("INVOCATION_ID").is_some();
@@ -220,8 +221,8 @@ impl Tree {
         self.log.write(
             Level::Notice,
             format_args!(
-                "upgrade: howdah {version}, process {pid}, has taken over; this process ends when its \
-                 requests are finished"
+                "upgrade: howdah {version}, process {pid}, has taken over; this process ends when \
+                 its requests are finished"
             ),
         );
         self.announce_main_process(pid);
@@ -250,7 +251,8 @@ impl Tree {
         match &mut self.upgrade.stage {
             Stage::Replaced { is_final, .. } => {
                 *is_final = true;
-                // Otherwise clients would connect to this server's copies, where nobody accepts them.
+                // Otherwise clients would connect to this server's copies, where nobody accepts
+                // them.
                 self.sockets.forget_all();
                 if !is_graceful {
                     self.shut_down(false);
@@ -298,8 +300,8 @@ impl Tree {
                 let pid = successor.pid;
                 self.upgrade.stage = Stage::Starting(successor);
                 self.fail_upgrade(&format!(
-                    "the new server, process {pid}, {exit} before it served; its standard error may \
-                     tell more"
+                    "the new server, process {pid}, {exit} before it served; its standard error \
+                     may tell more"
                 ));
             }
             Stage::Replaced { successor, is_final: false, .. } => {
@@ -330,8 +332,8 @@ impl Tree {
         }
     }
 
-    /// Keeps a signal for the server that serves after the upgrade. Returns false if there is none in
-    /// progress.
+    /// Keeps a signal for the server that serves after the upgrade. Returns false if there is none
+    /// in progress.
     pub(super) fn postpone_signal(&mut self, signal: i32) -> bool {
         let is_postponed = self.upgrade.is_in_progress() && !self.upgrade.is_replaced();
         if is_postponed && !self.upgrade.postponed.contains(&signal) {
@@ -350,8 +352,8 @@ impl Tree {
         }
     }
 
-    /// Ends an upgrade that waits for the router, which has ended, or that has not begun: the control process
-    /// has ended with the router.
+    /// Ends an upgrade that waits for the router, which has ended, or that has not begun: the
+    /// control process has ended with the router.
     pub(super) fn router_of_upgrade_ended(&mut self) {
         self.upgrade.waits_until = None;
         if matches!(self.upgrade.stage, Stage::HoldingRenewals(_)) {

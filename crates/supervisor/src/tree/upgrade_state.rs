@@ -13,7 +13,8 @@ pub(super) struct Upgrade {
     pub(super) predecessor: Option<Predecessor>,
     /// This server does not own the PID file and the control socket yet: its predecessor does.
     pub(super) is_standby: bool,
-    /// An upgrade begins as soon as the server that this one has replaced has ended; at this time it is refused.
+    /// An upgrade begins as soon as the server that this one has replaced has ended; at this time
+    /// it is refused.
     pub(super) waits_until: Option<Instant>,
     /// Signals that the new server must get when it has taken over, and this one if it does not.
     pub(super) postponed: Vec<i32>,

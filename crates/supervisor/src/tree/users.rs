@@ -1,6 +1,6 @@
-//! Users of running applications. That one was deleted or has another id is found when the files of users change,
-//! and by a reload. The router gets the applications whose processes still run as they were. A reload restarts those
-//! that can run as the user is now.
+//! Users of running applications. That one was deleted or has another id is found when the files of
+//! users change, and by a reload. The router gets the applications whose processes still run as
+//! they were. A reload restarts those that can run as the user is now.
 
 use std::time::Instant;
 
@@ -47,9 +47,10 @@ impl Tree {
     fn look_at_next_users(&mut self) {
         let unseen = &mut self.users.unseen;
         let some = unseen.split_off(unseen.len().saturating_sub(MAX_USERS));
-        match some.is_empty() {
-            true => self.users_checked(Ok(None)),
-            false => self.begin_file_task(Task::CheckUsers(some), Origin::Supervisor),
+        if some.is_empty() {
+            self.users_checked(Ok(None))
+        } else {
+            self.begin_file_task(Task::CheckUsers(some), Origin::Supervisor)
         }
     }
 
@@ -59,8 +60,8 @@ impl Tree {
         specs.any(|spec| spec.user.is_some() || spec.group.is_some())
     }
 
-    /// Begins a change that was checked. A reload first looks at the users of applications, so that its outcome names
-    /// those that have changed.
+    /// Begins a change that was checked. A reload first looks at the users of applications, so that
+    /// its outcome names those that have changed.
     pub(super) fn begin_checked(&mut self, candidate: Candidate) -> Result<(), String> {
         let is_reload = matches!(candidate.restart, Restart::Changed | Restart::All);
         match self.control_pid() {
@@ -76,7 +77,8 @@ impl Tree {
         }
     }
 
-    /// Tells the router which applications run as another user than they would now, and goes on with a reload.
+    /// Tells the router which applications run as another user than they would now, and goes on
+    /// with a reload.
     pub(super) fn users_checked(&mut self, outcome: Outcome) {
         // Another router has numbers of its own.
         let router = self.router.as_ref().map(|router| router.pid);

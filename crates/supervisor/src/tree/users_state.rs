@@ -43,7 +43,8 @@ pub(super) struct WaitingChange {
     pub(super) control: u32,
     /// A look has begun since.
     pub(super) is_looked: bool,
-    /// Time at which it goes on without an outcome: a directory service may take long for each user.
+    /// Time at which it goes on without an outcome: a directory service may take long for each
+    /// user.
     pub(super) deadline: Instant,
 }
 
@@ -63,7 +64,8 @@ impl UserChecks {
         }
     }
 
-    /// Returns the time of the next look, if none is in progress, or that at which a reload goes on.
+    /// Returns the time of the next look, if none is in progress, or that at which a reload goes
+    /// on.
     pub(super) fn due(&self) -> Option<Instant> {
         let look = self.looks_at.is_none().then_some(self.due);
         look.into_iter().chain(self.change.as_ref().map(|change| change.deadline)).min()

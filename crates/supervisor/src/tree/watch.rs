@@ -1,8 +1,8 @@
-//! Ends processes of the server that cannot go on by themselves: those that a signal has stopped, and a control process
-//! that does not answer. Others take their places.
+//! Ends processes of the server that cannot go on by themselves: those that a signal has stopped,
+//! and a control process that does not answer. Others take their places.
 //!
-//! The router is asked by `service_manager`, whose watchdog needs its answers. A prototype notices by itself that it
-//! was stopped, as its application has to know.
+//! The router is asked by `service_manager`, whose watchdog needs its answers. A prototype notices
+//! by itself that it was stopped, as its application has to know.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,10 @@ impl Tree {
     /// Records that a signal has stopped or continued a child.
     pub(super) fn child_stopped(&mut self, pid: u32, is_stopped: bool, now: Instant) {
         self.prototype_stopped(pid, is_stopped);
-        match is_stopped && self.kind_of(pid).is_some() {
-            true => drop(self.watch.stopped.entry(pid).or_insert(now)),
-            false => drop(self.watch.stopped.remove(&pid)),
+        if is_stopped && self.kind_of(pid).is_some() {
+            self.watch.stopped.entry(pid).or_insert(now);
+        } else {
+            self.watch.stopped.remove(&pid);
         }
         if is_stopped {
             self.file_helpers.stopped(pid);
@@ -51,7 +52,8 @@ impl Tree {
         })
     }
 
-    /// Kills processes that have been stopped for too long, and asks the control process whether it works.
+    /// Kills processes that have been stopped for too long, and asks the control process whether it
+    /// works.
     pub(super) fn watch_processes(&mut self, now: Instant) {
         let is_due = |since: &Instant| now.saturating_duration_since(*since) >= STOP_TIMEOUT;
         let stopped = &mut self.watch.stopped;
@@ -109,7 +111,8 @@ impl Tree {
         self.watch.control.heard(number);
     }
 
-    /// Records a process that is replaced, for the status. One that was killed ends afterwards: the first reason counts.
+    /// Records a process that is replaced, for the status. One that was killed ends afterwards: the
+    /// first reason counts.
     pub(super) fn note_replaced(&mut self, pid: u32, reason: String) {
         if self.watch.replaced.as_ref().is_some_and(|replaced| replaced.pid == pid) {
             return;

@@ -1,11 +1,13 @@
-//! The state of processes that are watched: whether they are stopped or answer, and which was replaced last.
+//! The state of processes that are watched: whether they are stopped or answer, and which was
+//! replaced last.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::liveness::Liveness;
 
-/// Time after which a stopped process is killed. A shell stops and continues all processes of the server together.
+/// Time after which a stopped process is killed. A shell stops and continues all processes of the
+/// server together.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The processes that are watched.

@@ -1,5 +1,5 @@
-//! Zygotes: starts one for each start of PHP that several applications can share, and the applications
-//! that wait until it has loaded PHP.
+//! Zygotes: starts one for each start of PHP that several applications can share, and the
+//! applications that wait until it has loaded PHP.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ use crate::zygote::{Report, Zygote};
 const MIN_APPLICATIONS: usize = 2;
 
 /// What follows from a zygote that was never ready, for the log.
-const NEVER_READY: &str = "; it was never ready, so each application starts PHP on its own until one is, which takes \
-                           about 10 MB more for each; it is tried again";
+const NEVER_READY: &str = "; it was never ready, so each application starts PHP on its own until \
+                           one is, which takes about 10 MB more for each; it is tried again";
 
 /// Maximum number of applications that the log names in one line.
 const MAX_NAMED: usize = 100;
@@ -204,7 +204,8 @@ impl Tree {
 
     fn zygote_is_unfit(&mut self, start: &SharedStart, reason: &str) {
         let line = format_args!(
-            "each application starts PHP on its own, which takes about 10 MB more for each: {reason}"
+            "each application starts PHP on its own, which takes about 10 MB more for each: \
+             {reason}"
         );
         self.log.write(Level::Notice, line);
         if let Some(slot) = self.zygotes.slot(start) {

@@ -63,7 +63,8 @@ pub(super) enum Failure {
     Ended,
 }
 
-/// Pause after the first zygote that was never ready; it doubles with each in a row up to [`MAX_PAUSE`].
+/// Pause after the first zygote that was never ready; it doubles with each in a row up to
+/// [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
@@ -117,8 +118,8 @@ impl Slot {
         self.next_start = Some(self.backoff.next_start(started, now));
     }
 
-    /// Delays the next start after a zygote that was never ready, however long that took. Returns true if the one
-    /// before has not failed in the same way.
+    /// Delays the next start after a zygote that was never ready, however long that took. Returns
+    /// true if the one before has not failed in the same way.
     pub(super) fn failed(&mut self, how: Failure, now: Instant) -> bool {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.never_ready.min(8)).min(MAX_PAUSE);
         self.never_ready = self.never_ready.saturating_add(1);

@@ -15,8 +15,9 @@ use tokio::time::Instant;
 use crate::connections::connection::{Connection, is_quiet};
 
 /// Identifies interchangeable connections: the server's address, the id of the TLS settings
-/// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP, and with TLS the name that the certificate was
-/// verified for, otherwise an empty one. A connection is not used where another verification is required.
+/// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP, and with TLS the name that the certificate
+/// was verified for, otherwise an empty one. A connection is not used where another verification is
+/// required.
 pub type PoolKey = (Address, u64, Arc<str>);
 
 /// Idle connections by server.

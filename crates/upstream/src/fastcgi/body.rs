@@ -96,12 +96,11 @@ impl BodyStream for ResponseBody {
                 Poll::Ready(None)
             }
             Poll::Ready(Err(failure)) => {
-                match failure.is_by_client() {
-                    true => self.active = None,
-                    false => {
-                        let reason = context.attempt.reason(&failure);
-                        self.abandon(format_args!("{reason}"));
-                    }
+                if failure.is_by_client() {
+                    self.active = None
+                } else {
+                    let reason = context.attempt.reason(&failure);
+                    self.abandon(format_args!("{reason}"));
                 }
                 let error = io::Error::other("the answer of the FastCGI server was cut");
                 Poll::Ready(Some(Err(error)))

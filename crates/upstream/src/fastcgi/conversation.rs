@@ -87,8 +87,8 @@ impl<P: Display> Conversation<P> {
         self.duplex.has_input()
     }
 
-    /// Returns true if the server has reported that an error has ended the script: by its exit status, or, as
-    /// PHP-FPM, which never sends one, by PHP's message.
+    /// Returns true if the server has reported that an error has ended the script: by its exit
+    /// status, or, as PHP-FPM, which never sends one, by PHP's message.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -46,7 +46,8 @@ impl<P: Display> Messages<P> {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Returns true if PHP reports an error that ends the script in what was added since the last call.
+    /// Returns true if PHP reports an error that ends the script in what was added since the last
+    /// call.
     pub fn has_fatal_error(&mut self) -> bool {
         // A record may end within the words.
         const LONGEST: usize = 27;

@@ -39,12 +39,11 @@ pub struct ResponseBody {
 
 impl ResponseBody {
     fn fail(&mut self, failure: &Failure) -> io::Error {
-        match failure.is_by_client() {
-            true => self.conversation = None,
-            false => {
-                let reason = self.attempt.reason(failure);
-                self.abandon(format_args!("{reason}"));
-            }
+        if failure.is_by_client() {
+            self.conversation = None
+        } else {
+            let reason = self.attempt.reason(failure);
+            self.abandon(format_args!("{reason}"));
         }
         io::Error::other("the upstream's response was cut")
     }

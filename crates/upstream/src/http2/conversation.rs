@@ -157,8 +157,9 @@ fn failure(error: h2::Error) -> Failure {
     if error.is_remote() && error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Failure::RefusedStream;
     }
-    match error.is_library() {
-        true => Malformed("the response breaks the rules of HTTP/2").into(),
-        false => Failure::Read(io::Error::other(error.to_string())),
+    if error.is_library() {
+        Malformed("the response breaks the rules of HTTP/2").into()
+    } else {
+        Failure::Read(io::Error::other(error.to_string()))
     }
 }

@@ -1,6 +1,7 @@
 //! A health check over HTTP/2: a request as over HTTP/1, or the health service of gRPC.
 //!
-//! The check has a connection of its own, so that it also tells whether the server takes connections.
+//! The check has a connection of its own, so that it also tells whether the server takes
+//! connections.
 
 use std::future::poll_fn;
 
@@ -20,8 +21,8 @@ const GRPC_CHECK: &str = "/grpc.health.v1.Health/Check";
 /// `SERVING` in gRPC's `HealthCheckResponse.ServingStatus`.
 const SERVING: u64 = 1;
 
-/// Checks a server once; the caller limits the time. `max_body` is the number of bytes of a body that are
-/// searched. Error: the problem.
+/// Checks a server once; the caller limits the time. `max_body` is the number of bytes of a body
+/// that are searched. Error: the problem.
 pub async fn check(
     upstream: &Upstream,
     server: &Server,
@@ -52,10 +53,7 @@ pub async fn check(
     let Some(wanted) = &health.body else { return Ok(()) };
     let read =
         read(&mut body, max_body, |read| memchr::memmem::find(read, wanted.as_bytes()).is_some());
-    match read.await?.1 {
-        true => Ok(()),
-        false => Err(format!("the body does not contain \"{wanted}\"")),
-    }
+    if read.await?.1 { Ok(()) } else { Err(format!("the body does not contain \"{wanted}\"")) }
 }
 
 fn head(upstream: &Upstream, server: &Server, health: &Health) -> Result<Request<()>, String> {
@@ -68,12 +66,13 @@ fn head(upstream: &Upstream, server: &Server, health: &Health) -> Result<Request
         .build();
     let uri = uri.map_err(|error| format!("the request cannot be written in HTTP/2: {error}"))?;
     let request = Request::builder().uri(uri);
-    let request = match is_grpc {
-        false => request.method(Method::GET),
-        true => request
+    let request = if is_grpc {
+        request
             .method(Method::POST)
             .header("content-type", "application/grpc")
-            .header("te", "trailers"),
+            .header("te", "trailers")
+    } else {
+        request.method(Method::GET)
     };
     request.body(()).map_err(|error| error.to_string())
 }
@@ -104,9 +103,10 @@ async fn read(
 /// Checks the answer of gRPC's health service.
 async fn check_grpc(head: &HeaderMap, body: &mut RecvStream, max: usize) -> Result<(), String> {
     let (message, _) = read(body, max, |_| false).await?;
-    let trailers = match body.is_end_stream() {
-        true => None,
-        false => body.trailers().await.map_err(|error| format!("HTTP/2: {error}"))?,
+    let trailers = if body.is_end_stream() {
+        None
+    } else {
+        body.trailers().await.map_err(|error| format!("HTTP/2: {error}"))?
     };
     // A response without messages may have all in its head.
     let fields = trailers.as_ref().unwrap_or(head);

@@ -2,11 +2,11 @@
 //!
 //! As [`crate::proxy`], with these differences:
 //!
-//! 1. Requests share connections ([`http2_pool`](crate::connections::http2_pool)). A server can refuse a request that it has not processed;
-//!    then it is sent again. If a connection is lost, requests are repeated as over HTTP/1: only those
-//!    that may be.
-//! 2. Bodies of gRPC are streams of messages in both directions. They are neither stored nor read ahead
-//!    of the other side, unless the configuration says so.
+//! 1. Requests share connections ([`http2_pool`](crate::connections::http2_pool)). A server can
+//!    refuse a request that it has not processed; then it is sent again. If a connection is lost,
+//!    requests are repeated as over HTTP/1: only those that may be.
+//! 2. Bodies of gRPC are streams of messages in both directions. They are neither stored nor read
+//!    ahead of the other side, unless the configuration says so.
 //! 3. The status of gRPC is in the trailer, which reaches clients that accept trailers.
 //! 4. There is no switch to another protocol: WebSockets are refused (501).
 
@@ -60,8 +60,8 @@ pub async fn run(
     if is_websocket(&exchange.request) {
         let owner = (upstream, &*upstream.log_limit);
         let problem = format_args!(
-            "WebSockets do not pass to servers with \"http2\"; pass these requests to another upstream, \
-             without \"http2\""
+            "WebSockets do not pass to servers with \"http2\"; pass these requests to another \
+             upstream, without \"http2\""
         );
         retry::log_request(thread, owner, exchange, problem);
         return refuse(RequestError::NoTunnel);

@@ -71,9 +71,10 @@ impl Upload {
             return self.poll_piece(cx);
         };
         let lines = self.trailer.lines(end);
-        let sent = match lines.is_empty() {
-            true => self.stream.send_data(Bytes::new(), true),
-            false => self.stream.send_trailers(head::trailer(&lines)),
+        let sent = if lines.is_empty() {
+            self.stream.send_data(Bytes::new(), true)
+        } else {
+            self.stream.send_trailers(head::trailer(&lines))
         };
         // A stream that the server has closed: its response tells why.
         let _ = sent;

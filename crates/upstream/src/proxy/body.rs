@@ -147,13 +147,12 @@ impl ResponseBody {
 
     /// Ends an incomplete body.
     fn fail(&mut self, failure: Failure) -> io::Error {
-        match failure.is_by_client() {
-            true => self.active = None,
-            false => {
-                let active = self.active.as_ref();
-                if let Some(reason) = active.map(|(_, context)| context.attempt.reason(&failure)) {
-                    self.abandon(format_args!("{reason}"));
-                }
+        if failure.is_by_client() {
+            self.active = None
+        } else {
+            let active = self.active.as_ref();
+            if let Some(reason) = active.map(|(_, context)| context.attempt.reason(&failure)) {
+                self.abandon(format_args!("{reason}"));
             }
         }
         io::Error::other("the upstream's response was cut")

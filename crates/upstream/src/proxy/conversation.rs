@@ -42,10 +42,8 @@ impl Conversation {
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Failure>> {
         loop {
             let input = &mut self.duplex.input;
-            let found = match input.is_empty() {
-                true => None,
-                false => self.scan.advance(input.as_bytes())?,
-            };
+            let found =
+                if input.is_empty() { None } else { self.scan.advance(input.as_bytes())? };
             if let Some(len) = found {
                 self.scan = Scan::default();
                 let bytes = input.as_bytes().get(..len).unwrap_or_default();

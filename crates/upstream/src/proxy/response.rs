@@ -101,9 +101,10 @@ pub fn parse(head: &[u8], is_head: bool) -> Result<Head, Malformed> {
     // A server may send the announced body even where none is allowed.
     let sends_none = is_head || status == 304 || matches!(length, Length::Known(0) | Length::Close);
     let nominated = Nominated::of(all(b"connection"));
-    let persistent = match is_http10 {
-        true => nominated.has(b"keep-alive") && !nominated.has(b"close"),
-        false => !nominated.has(b"close"),
+    let persistent = if is_http10 {
+        nominated.has(b"keep-alive") && !nominated.has(b"close")
+    } else {
+        !nominated.has(b"close")
     };
     let length = match (without_body, length) {
         (false, length) => length,

@@ -20,7 +20,8 @@ pub struct Candidate {
     pub is_healthy: bool,
     /// The server may be selected: it was not tried for this request, and is not draining.
     pub is_eligible: bool,
-    /// The slow start of the server leaves this request to others of the same tier, if one has room.
+    /// The slow start of the server leaves this request to others of the same tier, if one has
+    /// room.
     pub is_held_back: bool,
     /// Hash of request and server, for [`Method::Hash`].
     pub hash: u64,

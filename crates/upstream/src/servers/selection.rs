@@ -180,7 +180,8 @@ impl Upstream {
         };
         loop {
             let mut room = std::pin::pin!(self.room.notified());
-            // Both before the selection, so that no notification is missed, and no pause that ends meanwhile.
+            // Both before the selection, so that no notification is missed, and no pause that ends
+            // meanwhile.
             room.as_mut().enable();
             let pause_end = self.next_pause_end();
             match self.begin_request(selector, tried, affinity) {

@@ -36,16 +36,16 @@ pub struct Server {
 /// Requests and connections of a server, kept when the configuration changes.
 #[derive(Debug, Default)]
 struct Load {
-    /// `SeqCst`, as is the number of waiting requests: of a request that ends and one that begins to
-    /// wait at the same moment, one sees the other.
+    /// `SeqCst`, as is the number of waiting requests: of a request that ends and one that begins
+    /// to wait at the same moment, one sees the other.
     active: AtomicU32,
     requests: AtomicU64,
     failures: AtomicU64,
     fastcgi_connections: Arc<SharedPool>,
 }
 
-/// Health of a server, kept while its health checks stay the same. Times are measured from the start of
-/// the upstream.
+/// Health of a server, kept while its health checks stay the same. Times are measured from the
+/// start of the upstream.
 #[derive(Debug, Default)]
 struct Health {
     /// The last health checks have failed.

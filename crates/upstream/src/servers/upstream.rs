@@ -45,7 +45,8 @@ pub struct Upstream {
     /// Notified when a server has room. Shared with the previous and the next generation of the
     /// upstream, as they may have the same servers.
     pub(super) room: Arc<Notify>,
-    /// The turn of the first request in the queue: no other one takes the place that was freed for it.
+    /// The turn of the first request in the queue: no other one takes the place that was freed for
+    /// it.
     pub(super) turn: Semaphore,
     /// Number of waiting requests that may not go to each server, because some have failed them.
     pub(super) restricted: AtomicU32,
@@ -173,15 +174,15 @@ impl Upstream {
         self.wake_all();
     }
 
-    /// Wakes the requests that wait, because other servers can be selected now: as many of them may go
-    /// on as these have room for.
+    /// Wakes the requests that wait, because other servers can be selected now: as many of them may
+    /// go on as these have room for.
     pub(super) fn wake_all(&self) {
         self.room.notify_waiters();
     }
 
-    /// Wakes one waiting request, because a server has room for it; all of them if that one may not be
-    /// for each: some wait at another generation of the upstream, which may have other servers, or
-    /// servers have failed them.
+    /// Wakes one waiting request, because a server has room for it; all of them if that one may not
+    /// be for each: some wait at another generation of the upstream, which may have other servers,
+    /// or servers have failed them.
     pub(super) fn wake_waiting(&self) {
         if Arc::strong_count(&self.room) == 1 && self.restricted.load(SeqCst) == 0 {
             self.room.notify_one();
@@ -219,8 +220,8 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Returns the settings of a directly named server. As in Unit a request is passed to it once. If its name has several addresses, each may be tried, and a failing one is not
-/// used for some time.
+/// Returns the settings of a directly named server. As in Unit a request is passed to it once. If
+/// its name has several addresses, each may be tried, and a failing one is not used for some time.
 fn direct_config(address: &Address, addresses: &[Address]) -> config::Upstream {
     let servers = addresses.iter().map(|resolved| config::UpstreamServer {
         named: (resolved != address).then(|| address.clone()),

@@ -45,7 +45,8 @@ impl TurnLimit {
         self.taken >= MAX_TURN_PIECES
     }
 
-    /// Returns pending if the turn is over; a new turn begins after those of others ([`turn::end`]).
+    /// Returns pending if the turn is over; a new turn begins after those of others
+    /// ([`turn::end`]).
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over() {
             return Poll::Ready(());
@@ -88,9 +89,10 @@ impl ResponseBuffering<'_> {
             Some(says) if says.eq_ignore_ascii_case(b"yes") => true,
             _ => self.is_on,
         };
-        match is_buffered {
-            true => buffer(answer, self.directory, self.owner),
-            false => Body::Stream(Box::new(answer)),
+        if is_buffered {
+            buffer(answer, self.directory, self.owner)
+        } else {
+            Body::Stream(Box::new(answer))
         }
     }
 }
@@ -109,10 +111,7 @@ fn buffer(mut answer: impl Abandon, directory: &Path, owner: &Owner) -> Body {
         (Poll::Ready(Some(Ok(whole))), Poll::Ready(None))
             if remaining.is_none_or(|length| length == whole.len() as u64) =>
         {
-            return match answer.is_cut() {
-                true => Body::cut(whole, remaining),
-                false => whole.into(),
-            };
+            return if answer.is_cut() { Body::cut(whole, remaining) } else { whole.into() };
         }
         (first, second) => [first, second],
     };

@@ -99,7 +99,8 @@ impl Api {
                 let reply = Reply::from(refusal);
                 let problem = problem(&reply).unwrap_or_default();
                 let line = format_args!(
-                    "changed files of the configuration are not taken over, the old content stays in use: {problem}"
+                    "changed files of the configuration are not taken over, the old content stays \
+                     in use: {problem}"
                 );
                 log.write(Level::Alert, line);
             }

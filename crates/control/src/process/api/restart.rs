@@ -1,4 +1,5 @@
-//! Restarts of single applications. They run beside changes: an application may take a minute to start, or never do.
+//! Restarts of single applications. They run beside changes: an application may take a minute to
+//! start, or never do.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +19,8 @@ impl Api {
         if !self.store.borrow().has_application(&name) {
             return Refusal::NoSuchApplication { name }.into();
         }
-        // One after the other, as each doubles the memory of its application; but not behind a slow one.
+        // One after the other, as each doubles the memory of its application; but not behind a slow
+        // one.
         let turn = self.restarting.lock().await;
         let mut outcome = pin!(self.router.restart(name));
         let result = match timeout(TURN, &mut outcome).await {

@@ -8,8 +8,8 @@ use howdah_text::date::rfc3339;
 use super::Api;
 
 impl Api {
-    /// Returns the content of `/status`: that of the router, whether the document at its source is refused, and which
-    /// process of the server was replaced last.
+    /// Returns the content of `/status`: that of the router, whether the document at its source is
+    /// refused, and which process of the server was replaced last.
     pub(super) async fn status(&self) -> Result<Status, String> {
         let mut status = self.router.status().await?;
         status.document = self.refused.borrow().as_ref().map(|(since, reason)| {
@@ -23,7 +23,8 @@ impl Api {
         Ok(status)
     }
 
-    /// Records the process of the server that was replaced last: when, in seconds since 1970, and why.
+    /// Records the process of the server that was replaced last: when, in seconds since 1970, and
+    /// why.
     pub fn process_replaced(&self, at: u64, reason: String) {
         self.replaced.replace(Some((at, reason)));
     }

@@ -51,8 +51,8 @@ pub async fn authorize(
     auth_basic::authenticate(record, world, services).await?;
     if record.user.is_none() {
         let message = format!(
-            "No authentication done but request not allowed without authentication for {}. Authentication not \
-             configured?",
+            "No authentication done but request not allowed without authentication for {}. \
+             Authentication not configured?",
             lossy(&record.uri)
         );
         world.log(Level::Error, &message);

@@ -24,8 +24,8 @@ pub async fn handle(
 ) -> Result<Vec<u8>, u16> {
     if !is_enabled {
         let message = format!(
-            "Cannot serve directory {}: No matching DirectoryIndex ({}) found, and server-generated directory \
-             index forbidden by Options directive",
+            "Cannot serve directory {}: No matching DirectoryIndex ({}) found, and \
+             server-generated directory index forbidden by Options directive",
             lossy(&record.filename),
             record.notes.get(b"dir-index-names").map_or_else(|| "none".into(), lossy)
         );
@@ -157,8 +157,8 @@ impl Page<'_> {
                   <html xmlns=\"http://www.w3.org/1999/xhtml\">\n <head>\n  <title>Index of "]);
         } else {
             self.push(&[
-                b"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \"http://www.w3.org/TR/html4/strict.dtd\">\n\
-                  <html>\n <head>\n  <title>Index of ",
+                b"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \
+                  \"http://www.w3.org/TR/html4/strict.dtd\">\n<html>\n <head>\n  <title>Index of ",
             ]);
         }
         self.push(&[title, b"</title>\n"]);

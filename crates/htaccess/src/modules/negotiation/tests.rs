@@ -163,7 +163,8 @@ fn lists_name_all_variants() {
     let alternates = lossy(record.err_headers_out.get(b"Alternates").unwrap());
     assert!(
         alternates.starts_with(
-            "{\"d.css\" 1 {type text/css} {length 1}}, {\"d.html.de\" 1 {type text/html} {language de} {length 1}}"
+            "{\"d.css\" 1 {type text/css} {length 1}}, {\"d.html.de\" 1 \
+             {type text/html} {language de} {length 1}}"
         ),
         "{alternates}"
     );
@@ -187,16 +188,18 @@ fn mapped(map: &str, fields: &[(&str, &str)]) -> Result<Map, u16> {
 
 #[test]
 fn maps_name_files_and_have_content() {
-    let map = "# map\nURI: d.html.en\nContent-type: text/html\nContent-language: en\n\nURI: d.html.fr\n\
-               Content-type: text/html;qs=0.8\nContent-language: fr\nDescription: \"x y\"\n";
+    let map = "# map\nURI: d.html.en\nContent-type: text/html\nContent-language: en\n\nURI: \
+               d.html.fr\nContent-type: text/html;qs=0.8\nContent-language: fr\nDescription: \"x \
+               y\"\n";
     assert_eq!(mapped(map, &[]), Ok(Map::Redirect(b"/d.html.en".to_vec())));
     assert_eq!(
         mapped(map, &[("Accept-Language", "fr")]),
         Ok(Map::Redirect(b"/d.html.en".to_vec()))
     );
     assert_eq!(mapped(map, &[("Accept", "image/png")]), Err(406));
-    let bodies = "Content-type: text/html; charset=utf-8\nContent-language: en\nBody:----x----\nHello\nworld\n\
-                  ----x----\n\nContent-language: fr\nContent-type: text/html\nBody:--y--\nBonjour\n--y--\n";
+    let bodies = "Content-type: text/html; charset=utf-8\nContent-language: \
+                  en\nBody:----x----\nHello\nworld\n----x----\n\nContent-language: \
+                  fr\nContent-type: text/html\nBody:--y--\nBonjour\n--y--\n";
     assert_eq!(mapped(bodies, &[("Accept-Language", "fr")]), Ok(Map::Body(b"Bonjour\n".to_vec())));
     assert_eq!(
         mapped(bodies, &[("Accept-Language", "en")]),

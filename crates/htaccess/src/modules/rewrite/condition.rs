@@ -75,7 +75,8 @@ impl Condition {
             let expr = Expr::parse(pattern).map_err(|error| {
                 let pattern = String::from_utf8_lossy(pattern);
                 format!(
-                    "RewriteCond: cannot compile expression in htaccess context \"{pattern}\" {error}"
+                    "RewriteCond: cannot compile expression in htaccess context \"{pattern}\" \
+                     {error}"
                 )
             })?;
             Test::Expr(Arc::new(expr))

@@ -61,8 +61,9 @@ fn run(
     }
     if !follows_links {
         let message = format!(
-            "Options FollowSymLinks and SymLinksIfOwnerMatch are both off, so the RewriteRule directive is also \
-             forbidden due to its similar ability to circumvent directory restrictions : {}",
+            "Options FollowSymLinks and SymLinksIfOwnerMatch are both off, so the RewriteRule \
+             directive is also forbidden due to its similar ability to circumvent directory \
+             restrictions : {}",
             String::from_utf8_lossy(&record.filename)
         );
         scope.world().log(Level::Error, &message);

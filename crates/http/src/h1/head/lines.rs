@@ -55,7 +55,8 @@ impl RequestLine {
         if !is_token(token) {
             return Err(Refusal::RequestLine);
         }
-        // Methods are case-sensitive (RFC 9110, 9.1), but applications take `post` for `POST`. As in nginx and Unit.
+        // Methods are case-sensitive (RFC 9110, 9.1), but applications take `post` for `POST`. As
+        // in nginx and Unit.
         if !token.iter().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
             return Err(Refusal::Method);
         }

@@ -148,10 +148,7 @@ fn read_fields(
 /// Returns the fields with a valid `Host`: in place of one that only a lenient reading accepts, and
 /// if the authority was not in `Host`.
 fn with_valid_host(fields: Fields, authority: &[u8], has_host: bool, limits: &Limits) -> Fields {
-    let valid = match limits.strict {
-        true => None,
-        false => authority::to_valid_authority(authority),
-    };
+    let valid = if limits.strict { None } else { authority::to_valid_authority(authority) };
     match valid {
         Some(valid) => with_host(&fields, &valid),
         None if !has_host && !authority.is_empty() => with_host(&fields, authority),

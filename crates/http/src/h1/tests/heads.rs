@@ -40,7 +40,10 @@ fn an_absolute_target_gives_the_host() {
         );
         // Without the field the host is added for scripts and other servers.
         client
-            .send("GET http://Real.example:81/facts HTTP/1.0\r\nA: b\r\nConnection: keep-alive\r\n\r\n")
+            .send(
+                "GET http://Real.example:81/facts HTTP/1.0\r\nA: b\r\nConnection: \
+                   keep-alive\r\n\r\n",
+            )
             .await;
         assert_eq!(
             client.reply().await.text(),

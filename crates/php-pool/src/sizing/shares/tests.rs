@@ -157,10 +157,7 @@ proptest! {
     ) {
         let (room, needs) = (room * MIB, needs(&claims));
         let (granted, left) = grant(&needs, room);
-        let unconditional = needs.iter().zip(&granted).map(|(need, bytes)| match need.is_automatic {
-            true => need.cost.min(*bytes),
-            false => *bytes,
-        });
+        let unconditional = needs.iter().zip(&granted).map(|(need, bytes)| if need.is_automatic { need.cost.min(*bytes) } else { *bytes });
         let unconditional: u64 = unconditional.sum();
         let sum: u64 = granted.iter().sum();
         prop_assert!(sum <= room.max(unconditional), "{sum} of {room}");

@@ -82,8 +82,8 @@ struct Sites {
     /// Maximum memory of prototypes and workers.
     peak: f64,
     contended_until: f64,
-    /// Idle share of the processors: the sum of the last steps and their number, and the mean of the
-    /// steps before.
+    /// Idle share of the processors: the sum of the last steps and their number, and the mean of
+    /// the steps before.
     idle: (f64, f64),
     last_idle: f64,
 }

@@ -45,7 +45,8 @@ pub(super) struct PooledApplication {
     pub(super) is_waived: bool,
     /// Was adopted before it was ready, and has neither been ready nor failed since.
     pub(super) is_early: bool,
-    /// Is a new instance of a running application, which starts beside changes of the configuration.
+    /// Is a new instance of a running application, which starts beside changes of the
+    /// configuration.
     pub(super) is_restart: bool,
     /// The start of the instance, until it is ready or is stopped because it takes too long.
     pub(super) starting_since: Option<Instant>,
@@ -75,7 +76,8 @@ pub(super) struct PooledApplication {
     pub(super) not_replaced: Option<String>,
     /// A reload has changed it to one that cannot run; it goes on as it was.
     pub(super) kept: Option<Box<Kept>>,
-    /// Why it could not start, or what it lacks while it runs, as the supervisor has found without a start.
+    /// Why it could not start, or what it lacks while it runs, as the supervisor has found without
+    /// a start.
     pub(super) foreseen: Option<Problem>,
     /// Was started without a request, to learn whether it can run again.
     pub(super) is_trial: bool,
@@ -93,7 +95,8 @@ pub(super) struct PooledApplication {
 pub(super) struct Absence {
     /// Number of its requests so far.
     pub requests: u64,
-    /// Number of checks that have found it so. Time in which the whole machine stood still does not count.
+    /// Number of checks that have found it so. Time in which the whole machine stood still does not
+    /// count.
     pub checks: u32,
     /// It was asleep, and has been called.
     pub was_called: bool,
@@ -191,8 +194,8 @@ impl PooledApplication {
         threads.send(|| ThreadCommand::Fail { keys: Arc::clone(&keys), reason: reason.to_owned() });
     }
 
-    /// Does the same if its worker script does not work: no worker is left, and several starts have failed.
-    /// The script would fail for each request that waits, too.
+    /// Does the same if its worker script does not work: no worker is left, and several starts have
+    /// failed. The script would fail for each request that waits, too.
     pub(super) fn suspend_broken(&mut self, reason: &str, threads: &Threads) {
         let has_none = self.starting == 0 && self.workers() == 0;
         if has_none
@@ -211,8 +214,8 @@ impl PooledApplication {
         self.failure.as_ref().filter(|_| !is_well).map(ToString::to_string)
     }
 
-    /// Returns the reason why its requests fail, and will until its next start or until a directory is back;
-    /// `None` if they are served.
+    /// Returns the reason why its requests fail, and will until its next start or until a directory
+    /// is back; `None` if they are served.
     pub(super) fn out_because(&self) -> Option<&Problem> {
         let (failure, foreseen) = (self.failure.as_ref(), self.foreseen.as_ref());
         match self.ready_since {
@@ -224,8 +227,8 @@ impl PooledApplication {
         }
     }
 
-    /// Returns true if it has failed, so that a start must show when it can run again. What the supervisor sees
-    /// without a start needs none.
+    /// Returns true if it has failed, so that a start must show when it can run again. What the
+    /// supervisor sees without a start needs none.
     pub(super) fn needs_trial(&self) -> bool {
         self.instance.is_none() && self.failure.is_some() && self.foreseen.is_none()
     }
@@ -246,8 +249,8 @@ impl PooledApplication {
         self.boot.as_ref().and_then(|boot| boot.fallback.as_ref())
     }
 
-    /// Returns the reason why requests wait for long: all processes have been busy with others for longer than
-    /// `limits/slow`. `None` if none waits, or if no request is slow.
+    /// Returns the reason why requests wait for long: all processes have been busy with others for
+    /// longer than `limits/slow`. `None` if none waits, or if no request is slow.
     pub(super) fn busy_because(&self) -> Option<String> {
         let limits = &self.config.limits;
         let Busy { processes, time, waiting } = self.queue.busy(limits.slow?)?;
@@ -260,8 +263,8 @@ impl PooledApplication {
         let requests = if waiting == 1 { "request waits" } else { "requests wait" };
         let log = log.as_deref().unwrap_or("the log");
         Some(format!(
-            "{processes} been busy for {seconds} s, and {waiting} {requests}; {log} has the stacks of its \
-             scripts"
+            "{processes} been busy for {seconds} s, and {waiting} {requests}; {log} has the \
+             stacks of its scripts"
         ))
     }
 

@@ -1,5 +1,5 @@
-//! Restarts that somebody waits for. They run beside changes of the configuration and beside each other: one
-//! application that does not start holds nothing else up.
+//! Restarts that somebody waits for. They run beside changes of the configuration and beside each
+//! other: one application that does not start holds nothing else up.
 
 use std::time::Instant;
 

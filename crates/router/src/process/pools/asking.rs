@@ -9,8 +9,9 @@ use super::Pools;
 use super::asked::AskedRestart;
 
 impl Pools {
-    /// Begins to replace all workers of an application. `done` gets the outcome; with an error, the former
-    /// workers go on. A restart in progress begins anew: what it waits for may have been mended.
+    /// Begins to replace all workers of an application. `done` gets the outcome; with an error, the
+    /// former workers go on. A restart in progress begins anew: what it waits for may have been
+    /// mended.
     pub(in crate::process) fn ask_for_restart(
         &mut self,
         name: &str,
@@ -41,8 +42,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Ends the restarts that are ready or have failed, and tells those who wait. Returns the outcomes for
-    /// which nobody waits any more.
+    /// Ends the restarts that are ready or have failed, and tells those who wait. Returns the
+    /// outcomes for which nobody waits any more.
     pub(in crate::process) fn advance_asked_restarts(
         &mut self,
         now: Instant,

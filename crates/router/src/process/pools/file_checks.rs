@@ -1,4 +1,5 @@
-//! The answers of applications that were asked whether files have changed that they were started from.
+//! The answers of applications that were asked whether files have changed that they were started
+//! from.
 
 /// The answers of one round.
 #[derive(Debug, Default)]
@@ -29,7 +30,8 @@ impl FileChecks {
         self.changed.extend(file.map(|file| (instance, file)));
     }
 
-    /// Ends the round. Returns the changed instances, each with a file, and those without an answer.
+    /// Ends the round. Returns the changed instances, each with a file, and those without an
+    /// answer.
     pub(super) fn end(&mut self) -> (Vec<(u32, String)>, Vec<u32>) {
         let FileChecks { waiting, changed } = std::mem::take(self);
         (changed, waiting)

@@ -1,7 +1,8 @@
 //! Applications that a reload has changed to ones that cannot run: they go on as they were.
 //!
-//! A mistake in a document must not end a site that serves. Until it is mended and the document read again, requests
-//! have the former settings of the application; only its logs are the new ones, as those are open.
+//! A mistake in a document must not end a site that serves. Until it is mended and the document
+//! read again, requests have the former settings of the application; only its logs are the new
+//! ones, as those are open.
 
 use std::io;
 use std::time::Duration;
@@ -34,8 +35,8 @@ impl Pools {
         kept.any(|kept| kept.refused == *config)
     }
 
-    /// Drops the prepared applications that have failed where former ones can go on, and puts the configuration of
-    /// those into this one.
+    /// Drops the prepared applications that have failed where former ones can go on, and puts the
+    /// configuration of those into this one.
     pub(in crate::process) fn keep_former(
         &mut self,
         config: &mut config::Config,
@@ -47,8 +48,8 @@ impl Pools {
             let Some(former) = former.filter(|_| is_failed) else { return false };
             let problem = app.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let reason = format!(
-                "it goes on as it was, as it cannot run with its changed configuration: {problem}; once that \
-                 is mended, run howdah reload"
+                "it goes on as it was, as it cannot run with its changed configuration: \
+                 {problem}; once that is mended, run howdah reload"
             );
             let (refused, in_use) = (app.config.clone(), former.with_logs_of(&app.config));
             former.kept = Some(Box::new(Kept { refused, in_use, reason }));
@@ -85,7 +86,8 @@ impl PooledApplication {
         self.instance.is_some() && self.ready_since.is_some()
     }
 
-    /// Returns true if it can serve the routes of a configuration that has this application in its place.
+    /// Returns true if it can serve the routes of a configuration that has this application in its
+    /// place.
     pub(super) fn can_go_on_for(&self, new: &PooledApplication) -> bool {
         let targets = |app: &config::Application| {
             app.targets.iter().map(|target| target.name.clone()).collect::<Vec<_>>()

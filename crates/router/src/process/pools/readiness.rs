@@ -19,7 +19,8 @@ impl Pools {
         must_be_waited_for(self.changed()).map_err(|app| app.cannot_run_now())
     }
 
-    /// The same for the new instance of one application, which must be ready after `limit` if `is_late`.
+    /// The same for the new instance of one application, which must be ready after `limit` if
+    /// `is_late`.
     pub(super) fn is_restarting(
         &self,
         name: &str,
@@ -59,9 +60,10 @@ impl Pools {
     }
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
-    /// Returns false if it is not known yet whether another one can serve. Error: the reason why none of those
-    /// that the router must not serve without can run, or none of several with one version of PHP; or why none of
-    /// those that must be ready can, unless the server goes on `even_without_all`.
+    /// Returns false if it is not known yet whether another one can serve. Error: the reason why
+    /// none of those that the router must not serve without can run, or none of several with one
+    /// version of PHP; or why none of those that must be ready can, unless the server goes on
+    /// `even_without_all`.
     pub(in crate::process) fn waive_failed(
         &mut self,
         even_without_all: bool,
@@ -90,8 +92,8 @@ impl Pools {
         Ok(true)
     }
 
-    /// Returns the other prepared applications with the same version of PHP, except those whose own part of the
-    /// document is wrong.
+    /// Returns the other prepared applications with the same version of PHP, except those whose own
+    /// part of the document is wrong.
     fn with_php_of<'a>(
         &'a self,
         app: &'a PooledApplication,
@@ -103,9 +105,10 @@ impl Pools {
         })
     }
 
-    /// Returns false if applications that the router must not serve without have failed and it is not known yet
-    /// whether PHP or they themselves are the reason: where PHP has started for another one with the same version,
-    /// its start is in order. Error: the reason why it has started for none of several.
+    /// Returns false if applications that the router must not serve without have failed and it is
+    /// not known yet whether PHP or they themselves are the reason: where PHP has started for
+    /// another one with the same version, its start is in order. Error: the reason why it has
+    /// started for none of several.
     fn is_php_known(&self) -> Result<bool, String> {
         let required = || self.changed().filter(|app| self.requires(app));
         for app in required().filter(|app| app.lacks_php()) {
@@ -122,8 +125,8 @@ impl Pools {
         Ok(true)
     }
 
-    /// Lets new applications be adopted although their document roots do not exist: deployments make them
-    /// later.
+    /// Lets new applications be adopted although their document roots do not exist: deployments
+    /// make them later.
     pub(in crate::process) fn waive_missing_roots(&mut self) {
         self.waive(|failure| failure.kind == ProblemKind::NoRoot);
     }
@@ -152,8 +155,8 @@ impl Pools {
         }
     }
 
-    /// Lets applications be adopted while they start, unless running ones of the same name serve meanwhile:
-    /// their requests wait, and no others do.
+    /// Lets applications be adopted while they start, unless running ones of the same name serve
+    /// meanwhile: their requests wait, and no others do.
     pub(in crate::process) fn waive_new(&mut self) {
         let Pools { preparing, applications, .. } = self;
         let is_running = |name: &str| {
@@ -193,9 +196,10 @@ impl Pools {
         self.required = required;
     }
 
-    /// Lets applications that hang be adopted, if others have started: each has had [`START_PATIENCE`], and for
-    /// [`START_TIMEOUT`] no other has started. Of several with one version of PHP, one must have started. Returns the
-    /// time at which the next one counts as hanging.
+    /// Lets applications that hang be adopted, if others have started: each has had
+    /// [`START_PATIENCE`], and for [`START_TIMEOUT`] no other has started. Of several with one
+    /// version of PHP, one must have started. Returns the time at which the next one counts as
+    /// hanging.
     pub(in crate::process) fn waive_hanging(&mut self, now: Instant) -> Option<Instant> {
         let starts =
             self.changed().flat_map(|app| app.ready_since.iter().chain(app.started.values()));
@@ -237,8 +241,8 @@ impl Pools {
 }
 
 impl PooledApplication {
-    /// Returns true if it cannot run because of its own part of the document or what that names, such as a user,
-    /// and not because of PHP.
+    /// Returns true if it cannot run because of its own part of the document or what that names,
+    /// such as a user, and not because of PHP.
     fn is_mistaken(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.kind != ProblemKind::Other)
     }

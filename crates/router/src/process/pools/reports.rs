@@ -24,8 +24,8 @@ use howdah_wire::queue::WorkerId;
 use super::restarts::LONG_LIFE;
 use super::{FALLS_BACK, Pools};
 
-/// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor could
-/// not look it up any more.
+/// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor
+/// could not look it up any more.
 pub(super) fn named(pid: u32) -> String {
     if pid == 0 { "worker".to_owned() } else { format!("worker {pid}") }
 }
@@ -139,8 +139,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes the applications that could not start, or run without their document roots. One that must not start
-    /// yet is no reason for an alert if only its directory is missing.
+    /// Takes the applications that could not start, or run without their document roots. One that
+    /// must not start yet is no reason for an alert if only its directory is missing.
     fn on_troubled(&mut self, found: &[(String, Problem)]) {
         let log = Arc::clone(&self.shared.log);
         for app in &mut self.applications {
@@ -184,15 +184,22 @@ impl Pools {
         });
         let (name, ms) = (&app.config.name, boot_us / 1000);
         let started = format_args!("\"{name}\" worker script has started in {ms} ms");
-        match has_template {
-            true => log.write(Level::Info, format_args!("{started}; workers are forked from it")),
-            false => log.write(
+        if has_template {
+            log.write(
+                Level::Info,
+                format_args!(
+                    "{started}; workers are forked from \
+            it"
+                ),
+            )
+        } else {
+            log.write(
                 Level::Notice,
                 format_args!(
-                    "{started}; each worker starts it, as workers would share what it has left open: \
-                     {without}"
+                    "{started}; each worker starts it, as workers would share what it has left \
+                     open: {without}"
                 ),
-            ),
+            )
         }
     }
 
@@ -269,8 +276,8 @@ impl Pools {
         let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let mut descriptors = descriptors.into_iter();
         let Some(socket) = descriptors.next() else { return };
-        // A worker of an instance that has been retired meanwhile may have taken a request already, and
-        // needs the socket for it.
+        // A worker of an instance that has been retired meanwhile may have taken a request already,
+        // and needs the socket for it.
         let (name, queue, instance) = match self.by_number(number) {
             Some(app) => {
                 let Some(instance) = app.instance.clone() else { return };

@@ -24,8 +24,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time in microseconds after which a request that no worker has taken is neglected if one sleeps.
 const MAX_NEGLECT_US: u64 = 50_000;
 
-/// Maximum time for which a worker without a request may take none while requests wait. Such a worker
-/// takes one within microseconds, or within a second on a busy machine.
+/// Maximum time for which a worker without a request may take none while requests wait. Such a
+/// worker takes one within microseconds, or within a second on a busy machine.
 const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Pools {
@@ -89,8 +89,8 @@ impl Pools {
                 app.is_trial = needs_trial && !app.must_be_ready;
             }
         }
-        // `take_load`, as threads ask for a check once until then: if the only request is withdrawn before
-        // this check, the next one must be able to ask again.
+        // `take_load`, as threads ask for a check once until then: if the only request is withdrawn
+        // before this check, the next one must be able to ask again.
         if app.instance.is_none() && app.queue.take_load().waiting > 0 {
             self.start(app)?; // it serves once it is ready
         }
@@ -103,8 +103,8 @@ impl Pools {
         self.adjust_workers(app, now)
     }
 
-    /// Lets the requests of an application fail that does not start, and ends its instance if that does not
-    /// help: another start begins after a pause. Returns the time of the next call.
+    /// Lets the requests of an application fail that does not start, and ends its instance if that
+    /// does not help: another start begins after a pause. Returns the time of the next call.
     fn check_start(
         &mut self,
         app: &mut PooledApplication,
@@ -134,7 +134,8 @@ impl Pools {
         Ok(None)
     }
 
-    /// Ends the instances that do not start, so that they start anew: what they wait for may have been mended.
+    /// Ends the instances that do not start, so that they start anew: what they wait for may have
+    /// been mended.
     pub(in crate::process) fn end_overdue(&mut self) -> io::Result<()> {
         for app in self.applications.iter_mut().filter(|app| app.is_overdue) {
             if let (Some(number), Some(_)) = (app.number(), app.starting_since.take()) {
@@ -144,8 +145,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Ends workers that take no request although requests wait: a process has been stopped or held up,
-    /// or the script of a resident application has not asked for its next request within
+    /// Ends workers that take no request although requests wait: a process has been stopped or held
+    /// up, or the script of a resident application has not asked for its next request within
     /// `limits.timeout` after a response.
     fn end_absent(&self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
         if app.absence_checked.is_some_and(|checked| now < checked + CHECK_INTERVAL) {
@@ -156,9 +157,10 @@ impl Pools {
         let is_resident = app.config.worker.is_some();
         let found = app.queue.unavailable_workers(is_resident);
         app.absent.retain(|worker, absence| {
-            let is_absent = match absence.was_called || !is_resident {
-                true => !instance.region.is_asleep(*worker) && !instance.has_request(*worker),
-                false => found.iter().any(|(other, ..)| other == worker),
+            let is_absent = if absence.was_called || !is_resident {
+                !instance.region.is_asleep(*worker) && !instance.has_request(*worker)
+            } else {
+                found.iter().any(|(other, ..)| other == worker)
             };
             is_absent && instance.requests_of(*worker) == Some(absence.requests)
         });
@@ -267,8 +269,8 @@ impl Pools {
         if decision.retire > 0 {
             instance.retire(decision.retire);
         }
-        // Threads report when more workers are wanted, or none takes a request. Superfluous workers,
-        // and requests that are lost in a damaged queue, are found by a check.
+        // Threads report when more workers are wanted, or none takes a request. Superfluous
+        // workers, and requests that are lost in a damaged queue, are found by a check.
         self.end_absent(app, now)?;
         let needs_check = has_surplus || load.in_slots > 0 || !app.absent.is_empty();
         let check = needs_check.then(|| now + CHECK_INTERVAL);

@@ -1,6 +1,6 @@
-//! Ends the prototypes of applications that have had no worker for some time, and earlier if memory is
-//! short, those first that have been unused longest. The next request starts the application again, also while a prototype is left because of
-//! programs that its scripts have started.
+//! Ends the prototypes of applications that have had no worker for some time, and earlier if memory
+//! is short, those first that have been unused longest. The next request starts the application
+//! again, also while a prototype is left because of programs that its scripts have started.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::restarts::Restarts;
 const UNLOADED_DIVISOR: usize = 4;
 
 impl Pools {
-    /// Checks every second whether memory is short, and chooses the applications that are unloaded then.
+    /// Checks every second whether memory is short, and chooses the applications that are unloaded
+    /// then.
     pub(super) fn choose_unused(&mut self, now: Instant) {
         if self.unused_chosen_at.is_some_and(|at| now - at < READ_INTERVAL) {
             return;
@@ -62,18 +63,19 @@ impl Pools {
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
         let shortage = if is_chosen { "memory is short and " } else { "" };
-        match std::mem::take(&mut app.is_trial) {
-            true => self.log(
+        if std::mem::take(&mut app.is_trial) {
+            self.log(
                 Level::Info,
                 format_args!("\"{name}\" application can run again; the next request loads it"),
-            ),
-            false => self.log(
+            )
+        } else {
+            self.log(
                 Level::Info,
                 format_args!(
-                    "\"{name}\" application is unloaded, as {shortage}it was not used for {unused} s; the \
-                     next request loads it again"
+                    "\"{name}\" application is unloaded, as {shortage}it was not used for \
+                     {unused} s; the next request loads it again"
                 ),
-            ),
+            )
         }
         // Requests that come from now on wait for the next prototype.
         app.queue.set_instance(None);
@@ -90,8 +92,8 @@ impl Pools {
     }
 }
 
-/// Returns the time since which an application must have been unused to be unloaded now. `unused` has
-/// that of each unused one, at least one.
+/// Returns the time since which an application must have been unused to be unloaded now. `unused`
+/// has that of each unused one, at least one.
 fn chosen(mut unused: Vec<Instant>, shortage: Shortage) -> Option<Instant> {
     let last = match shortage {
         Shortage::None => return None,

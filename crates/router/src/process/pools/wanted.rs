@@ -1,10 +1,10 @@
-//! Restarts that nobody waits for: a script has called `opcache_reset()`, a watched file has changed, or a
-//! worker script works again.
+//! Restarts that nobody waits for: a script has called `opcache_reset()`, a watched file has
+//! changed, or a worker script works again.
 //!
 //! They run beside everything else.
 //!
-//! No application keeps others from their restarts: one that takes long does not hold the next one up, and
-//! one that asks again and again has to wait longer.
+//! No application keeps others from their restarts: one that takes long does not hold the next one
+//! up, and one that asks again and again has to wait longer.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// An application may restart [`MAX_AT_ONCE`] times without a pause of its own, as while files are saved
-/// during development, and once in this time in the long run: a worker script that works now and then would
-/// restart without an end otherwise.
+/// An application may restart [`MAX_AT_ONCE`] times without a pause of its own, as while files are
+/// saved during development, and once in this time in the long run: a worker script that works now
+/// and then would restart without an end otherwise.
 const REFILL: Duration = Duration::from_secs(10);
 const MAX_AT_ONCE: u32 = 10;
 
@@ -101,8 +101,8 @@ impl WantedRestarts {
         Some(wanted)
     }
 
-    /// Returns the names of the applications whose restarts are in progress, with true for those that take
-    /// too long.
+    /// Returns the names of the applications whose restarts are in progress, with true for those
+    /// that take too long.
     pub(super) fn in_progress(&self, now: Instant) -> Vec<(String, bool)> {
         let state = |running: &Running| (running.wanted.name.clone(), running.deadline <= now);
         self.running.iter().map(state).collect()

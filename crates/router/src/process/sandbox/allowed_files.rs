@@ -104,8 +104,9 @@ impl AllowedFiles {
         (files, grants)
     }
 
-    /// Adds the target of a `.htaccess` that is a link of root: packages of distributions keep theirs in `/etc`. A
-    /// file that is replaced comes with its directory, unless that has everything of the system.
+    /// Adds the target of a `.htaccess` that is a link of root: packages of distributions keep
+    /// theirs in `/etc`. A file that is replaced comes with its directory, unless that has
+    /// everything of the system.
     fn add_linked(&mut self, link: &Path) {
         let is_roots = |found: fs::Metadata| found.is_symlink() && found.uid() == 0;
         let is_link = fs::symlink_metadata(link).is_ok_and(is_roots);
@@ -129,8 +130,8 @@ impl AllowedFiles {
             let is_known = self.in_first_document.contains(directory);
             if !is_known && !self.temporary.iter().any(|usable| found.starts_with(usable)) {
                 return Err(format!(
-                    "/settings/http/body_temp_path: {} is not among the directories that the router \
-                     was permitted to write to at its start; restart the server with this \
+                    "/settings/http/body_temp_path: {} is not among the directories that the \
+                     router was permitted to write to at its start; restart the server with this \
                      configuration, or start it with --no-sandbox",
                     directory.display()
                 ));
@@ -152,8 +153,8 @@ impl AllowedFiles {
         !self.readable.iter().any(|path| directory.starts_with(path))
     }
 
-    /// Returns the first of these paths that exists although the router may not read it, with its key in the
-    /// document.
+    /// Returns the first of these paths that exists although the router may not read it, with its
+    /// key in the document.
     pub(super) fn appeared(&self, paths: &[RouterPath]) -> Option<String> {
         paths.iter().find_map(|named| {
             let found = resolve(&directory_of(named));
@@ -178,9 +179,10 @@ impl AllowedFiles {
         let found = resolve(&directory);
         // For a file that does not exist yet, the directory where it will be, unless that is
         // shared.
-        match found.exists || !paths::is_shared(&found.path) {
-            true => drop(self.readable.insert(found.path)),
-            false => self.missing.push((named.path.clone(), directory.clone())),
+        if found.exists || !paths::is_shared(&found.path) {
+            self.readable.insert(found.path);
+        } else {
+            self.missing.push((named.path.clone(), directory.clone()));
         }
         self.in_first_document.insert(directory);
         // A deployment replaces a link: the new one leads elsewhere in its directory.
@@ -211,12 +213,16 @@ fn usual_places() -> Vec<PathBuf> {
         let homes = directories(&directory, |_| directory.ends_with("home"));
         // Other users' home directories: everything that file modes permit. The server user's own
         // home: no hidden files.
-        match homes.iter().any(|home| is_own(home)) {
-            false => places.push(directory),
-            true => places.extend(homes.into_iter().flat_map(|home| match is_own(&home) {
-                true => directories(&home, |name| !name.starts_with('.')),
-                false => vec![home],
-            })),
+        if homes.iter().any(|home| is_own(home)) {
+            places.extend(homes.into_iter().flat_map(|home| {
+                if is_own(&home) {
+                    directories(&home, |name| !name.starts_with('.'))
+                } else {
+                    vec![home]
+                }
+            }))
+        } else {
+            places.push(directory)
         }
     }
     places.extend(OTHER_PLACES.iter().map(PathBuf::from));

@@ -225,8 +225,8 @@ mod tests {
         );
         assert_eq!(explained(privileged, 7, false), "can do what its user can");
         let own = json!({"new_privs": true, "namespaces": {"credential": true, "pid": true}});
-        let expected = "cannot trace other processes, send signals to other processes; namespaces of its \
-             own: credential, pid";
+        let expected = "cannot trace other processes, send signals to other processes; namespaces \
+             of its own: credential, pid";
         assert_eq!(explained(own, 7, false), expected);
     }
 

@@ -99,7 +99,8 @@ fn cached_pages_come_first_and_then_the_server_behind() {
     }
 }
 
-/// Scenario: pages that a site has stored as files come first, in front of the script that a client names.
+/// Scenario: pages that a site has stored as files come first, in front of the script that a client
+/// names.
 #[test]
 fn text_behind_a_variable_is_no_path_info_of_the_script_in_front_of_it() {
     let names = ["index.php", "a.php", "blog.html", "shop/index.html", "sub/index.php"];

@@ -34,7 +34,8 @@ fn a_connection_is_not_used_again_if_anything_speaks_against_it() {
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
             "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
             // Hardening 30: bytes after a response are never the response to another request.
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: \
+             4\r\n\r\nevil",
             "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil",
         ] {
             let backend = Backend::new([keep(answer)]).await;

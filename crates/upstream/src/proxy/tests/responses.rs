@@ -28,7 +28,8 @@ fn each_framing_of_a_body_is_understood() {
             ("HTTP/1.0 200 OK\r\n\r\nuntil the end", "until the end"),
             ("HTTP/1.1 200 OK\nContent-Length: 3\n\nabc", "abc"),
             (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: t\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                 chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: t\r\n\r\n",
                 "abcde",
             ),
         ] {

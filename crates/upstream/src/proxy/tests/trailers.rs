@@ -46,8 +46,9 @@ fn a_request_keeps_its_trailer_behind_chunks() {
             let (listener, proxy) = before(true).await;
             let body = "x".repeat(size);
             let request = format!(
-                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n\
-                 0\r\nX-Sum: 7\r\nHost: evil\r\nX-Forwarded-For: 6.6.6.6\r\nContent-Length: 1\r\n\r\n"
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \
+                 chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\nX-Sum: 7\r\nHost: \
+                 evil\r\nX-Forwarded-For: 6.6.6.6\r\nContent-Length: 1\r\n\r\n"
             );
             let asking = async {
                 let mut client = client(&proxy, &request).await;
