@@ -141,7 +141,9 @@ impl Site<'_> {
                 return String::new();
             };
             // Durations and the like differ each time.
-            let fields: Vec<_> = { record.headers_out.iter() }
+            let fields: Vec<_> = record
+                .headers_out
+                .iter()
                 .map(|(name, value)| (lossy(name), lossy(value)))
                 .filter(|(_, value)| !value.contains("D="))
                 .collect();

@@ -76,7 +76,9 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
 /// one of [`WARNING`] for each that denies access, one of [`NOTE`] for each that sends requests to
 /// other files where the document sends none.
 pub fn unread(config: &Config) -> String {
-    let mut roots: Vec<_> = { config.applications.iter() }
+    let mut roots: Vec<_> = config
+        .applications
+        .iter()
         .filter(|application| !application.obeys_htaccess && application.isolation.rootfs.is_none())
         .flat_map(|application| application.targets.iter().map(|target| target.root.clone()))
         .collect();

@@ -28,12 +28,16 @@ pub fn derive(document: &[u8]) -> Result<Grants, String> {
 
 fn of(config: &Config) -> Grants {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let acme: Vec<&Acme> = { config.listeners.iter() }
+    let acme: Vec<&Acme> = config
+        .listeners
+        .iter()
         .filter_map(|listener| listener.tls.as_ref())
         .flat_map(|tls| &tls.acme)
         .collect();
     // The router chooses the size of the memory that it shares with workers.
-    let applications: HashMap<_, _> = { config.applications.iter() }
+    let applications: HashMap<_, _> = config
+        .applications
+        .iter()
         .map(|application| (application.name.clone(), spec(application, Geometry::for_pool(1, 1))))
         .collect();
     let mut grants = Grants {

@@ -208,7 +208,8 @@ fn container_volumes() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/") else { return Vec::new() };
     let wanted =
         |name: &str| !paths::is_system_directory(name) && !SHARED_DIRECTORIES.contains(&name);
-    let mut found: Vec<_> = { entries.flatten() }
+    let mut found: Vec<_> = entries
+        .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter(|entry| entry.file_name().to_str().is_some_and(wanted))
         .map(|entry| entry.path())

@@ -35,7 +35,9 @@ fn times_of_expiry_are_those_of_nginx() {
         "1y2M",
         "1h30m",
     ];
-    let directives: String = { times.iter().enumerate() }
+    let directives: String = times
+        .iter()
+        .enumerate()
         .map(|(index, time)| format!("location /{index}/ {{ expires {time}; }}\n"))
         .collect();
     let nginx = Backend::nginx_with(&[], "", &directives);

@@ -427,9 +427,8 @@ fn explain_names_the_rule_the_line_and_the_answer() {
     }
     // Every directive that had an effect, and no other.
     let effects = text.split("directives with an effect:\n").nth(1).unwrap();
-    let lines: Vec<_> = { effects.lines() }
-        .map(|line| line.rsplit_once("/.htaccess:").unwrap_or_default().1)
-        .collect();
+    let lines: Vec<_> =
+        effects.lines().map(|line| line.rsplit_once("/.htaccess:").unwrap_or_default().1).collect();
     assert_eq!(
         lines,
         [

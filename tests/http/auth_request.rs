@@ -64,7 +64,9 @@ fn another_action_admits_and_refuses_requests() {
 
     let refused = ask(&server, forged, "body");
     assert_eq!(refused.status, 401);
-    let challenges: Vec<_> = { refused.fields.iter() }
+    let challenges: Vec<_> = refused
+        .fields
+        .iter()
         .filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"))
         .map(|(_, value)| value.as_str())
         .collect();

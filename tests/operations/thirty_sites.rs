@@ -468,7 +468,9 @@ fn an_upgrade_amid_faults_loses_no_request_and_names_each_broken_site() {
     let (done, answered) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);
     std::thread::scope(|scope| {
         let _ends = Ends(&done);
-        let clients: Vec<_> = { answered.iter().enumerate() }
+        let clients: Vec<_> = answered
+            .iter()
+            .enumerate()
             .map(|(number, answered)| {
                 let (address, done) = (server.address, &done);
                 scope.spawn(move || ask_on(address, number % 2 == 0, done, answered))

@@ -272,7 +272,8 @@ mod tests {
             );
             drop(renewer.hold()); // no order begins
             renewer.follow(&config);
-            let connections: Vec<_> = { names.iter() }
+            let connections: Vec<_> = names
+                .iter()
                 .map(|name| {
                     let (tasks, (done, _)) = (renewer.tasks.clone(), oneshot::channel());
                     let request =

@@ -272,7 +272,7 @@ mod tests {
             pairs in prop::collection::vec(("[a-z-]{1,9}", prop::option::of("[a-z0-9, \"\\\\]{0,9}")), 0..9)
         ) {
             let quote = |text: &str| format!("=\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-            let written: Vec<_> = { pairs.iter() }
+            let written: Vec<_> = pairs.iter()
                 .map(|(name, argument)| format!("{name}{}", argument.as_deref().map_or(String::new(), quote)))
                 .collect();
             prop_assert_eq!(list(&written.join(", ")), pairs);

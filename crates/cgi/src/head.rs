@@ -64,7 +64,9 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     let reason = (!head.reason.is_empty()
         && head.reason.iter().all(|b| matches!(b, b'\t' | b' '..=b'~' | 0x80..)))
     .then(|| head.reason.clone());
-    let variables = { head.lines.iter() }
+    let variables = head
+        .lines
+        .iter()
         .filter_map(|line| Head::variable(line))
         .take(MAX_VARIABLES)
         .map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))

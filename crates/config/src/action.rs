@@ -327,7 +327,7 @@ impl Action {
                 node.invalid("has no effect here, as the server makes this response itself");
             return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
         }
-        let mut keys = { server_options::KEYS.iter() }.filter_map(|key| object.optional(key.name));
+        let mut keys = server_options::KEYS.iter().filter_map(|key| object.optional(key.name));
         if let (true, Some(node)) = (has_fixed_response, keys.next()) {
             let error = node.invalid("has no effect here, as no other server gets the request");
             return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));

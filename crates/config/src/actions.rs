@@ -43,7 +43,7 @@ impl Config {
             Some((path(["listeners", listener.name.as_str()]), logs))
         });
         let actions = self.actions();
-        let of_actions = { actions.iter() }.filter_map(|(place, action)| {
+        let of_actions = actions.iter().filter_map(|(place, action)| {
             Some((place.clone(), action.options.access_log.as_ref()?))
         });
         let of_applications = self.applications.iter().filter_map(|application| {

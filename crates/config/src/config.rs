@@ -225,7 +225,9 @@ impl Config {
 
     /// Returns all TLS settings for connections to other servers, each with its path.
     pub fn upstream_tls(&self) -> Vec<(String, UpstreamTls)> {
-        let mut all: Vec<_> = { self.upstreams.iter() }
+        let mut all: Vec<_> = self
+            .upstreams
+            .iter()
             .filter_map(|upstream| {
                 let place = format!("{}/tls", path(["upstreams", upstream.name.as_str()]));
                 upstream.tls.clone().map(|tls| (place, tls))

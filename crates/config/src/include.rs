@@ -430,9 +430,9 @@ impl<'f> Reading<'f> {
                     self.merge(there, members, &place, first_origin)?;
                 }
                 (Some(_), _) => {
-                    let origin = { self.origins.iter() }
-                        .filter(|origin| place.path.starts_with(&origin.path))
-                        .max_by_key(|origin| origin.path.len());
+                    let above = |origin: &&Origin| place.path.starts_with(&origin.path);
+                    let length = |origin: &&Origin| origin.path.len();
+                    let origin = self.origins.iter().filter(above).max_by_key(length);
                     let other = origin.map_or(0, |origin| origin.source);
                     let intruder = self.intruder(&place, other);
                     let name = |source: usize| {

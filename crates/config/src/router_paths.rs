@@ -40,7 +40,9 @@ impl Config {
                 add(key, widest(name));
             }
         }
-        let delegations = { self.applications.iter() }
+        let delegations = self
+            .applications
+            .iter()
             .map(|one| ("applications", &one.name, &one.delegation))
             .chain(self.fastcgi.iter().map(|one| ("applications", &one.name, &one.delegation)))
             .chain(self.upstreams.iter().map(|one| ("upstreams", &one.name, &one.delegation)));

@@ -151,7 +151,8 @@ fn grants(
     let system = SYSTEM.iter().filter_map(|(path, access)| Grant::open(path, *access).ok());
     grants.extend(system);
     let requests = requests(spec, sandbox);
-    let written: Vec<_> = { requests.iter() }
+    let written: Vec<_> = requests
+        .iter()
         .filter(|request| request.access == Access::Write)
         .map(|request| request.path.as_path())
         .collect();

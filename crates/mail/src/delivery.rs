@@ -322,7 +322,7 @@ async fn greeted(
     shared: &Shared,
 ) -> Result<Session, Unusable> {
     let resolver: Vec<SocketAddr> =
-        { route.resolver.iter() }.filter_map(|address| address.parse().ok()).collect();
+        route.resolver.iter().filter_map(|address| address.parse().ok()).collect();
     let addresses = match names::addresses(&route.host, &resolver).await {
         // Containers may lack the file that has this name.
         Err(_) if route.host == "localhost" => {

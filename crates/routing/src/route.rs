@@ -335,8 +335,8 @@ impl<'s> Routing<'s> {
         if let (Some(index), false) = (&route.index, self.logs()) {
             let mut candidates = std::mem::take(&mut scratch.steps);
             index.candidates(request, &mut candidates);
-            let steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
-            let selected = { steps }.find(|step| self.holds(step, request, scratch));
+            let mut steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
+            let selected = steps.find(|step| self.holds(step, request, scratch));
             scratch.steps = candidates;
             return selected
                 .map_or(refuse(RequestError::NotFound), |step| enter_action(step, request));

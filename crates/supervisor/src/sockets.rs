@@ -100,7 +100,8 @@ impl Sockets {
     pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
         let closed = self.unclaimed.settle();
         self.release(&closed);
-        let messages: Vec<_> = { closed.iter() }
+        let messages: Vec<_> = closed
+            .iter()
             .map(|socket| {
                 format!("inherited socket {socket} is closed: no listener has its address")
             })

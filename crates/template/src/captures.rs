@@ -30,7 +30,7 @@ impl Groups {
         let mut groups = Groups::default();
         for patterns in [uri, host].into_iter().flatten() {
             let own = patterns.accepting().filter_map(Pattern::regex);
-            let count = { own.clone() }.map(|regex| regex.captures_len() - 1).max().unwrap_or(0);
+            let count = own.clone().map(|regex| regex.captures_len() - 1).max().unwrap_or(0);
             if groups.count == 0 {
                 groups.count = count;
             }

@@ -105,7 +105,7 @@ mod tests {
         ) {
             let address = |bits: u32| IpAddr::from(std::net::Ipv4Addr::from_bits(bits << 26));
             let of = |(bits, length): &(u32, u32)| parse(&format!("{}/{length}", address(*bits)));
-            let networks: Vec<_> = { networks.iter() }
+            let networks: Vec<_> = networks.iter()
                 .enumerate()
                 .map(|(index, network)| (of(network).expect("a network"), index))
                 .collect();

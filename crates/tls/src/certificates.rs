@@ -158,7 +158,7 @@ impl ResolvesServerCert for Certificates {
         let mut named = named.iter().filter_map(|index| table.all.get(*index)).peekable();
         let for_name = named.peek().copied();
         // A certificate for the name with an unsuitable key is better than one for another name.
-        let found = { named }.find(suits).or(for_name);
+        let found = named.find(suits).or(for_name);
         if let (None, Some(name)) = (found, hello.server_name())
             && let Some(made) = self.on_demand(&name.to_ascii_lowercase())
         {

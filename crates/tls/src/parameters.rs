@@ -42,8 +42,8 @@ fn cipher_suite(chosen: CipherSuite) -> SupportedCipherSuite {
 
 /// Returns OpenSSL's name of a negotiated suite.
 pub(super) fn suite_name(agreed: SupportedCipherSuite) -> &'static str {
-    let all = CipherSuite::TLS13.into_iter().chain(CipherSuite::TLS12);
-    let found = { all }.find(|known| cipher_suite(*known).suite() == agreed.suite());
+    let mut all = CipherSuite::TLS13.into_iter().chain(CipherSuite::TLS12);
+    let found = all.find(|known| cipher_suite(*known).suite() == agreed.suite());
     found.map_or("unknown", CipherSuite::name)
 }
 

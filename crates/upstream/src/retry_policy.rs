@@ -95,7 +95,8 @@ mod tests {
     fn asked(retry: &Retry, after_timeout: bool) -> String {
         let policy = RetryPolicy { retry, after_timeout };
         let letters = "crsthmug".chars();
-        { letters.zip(failures()) }
+        letters
+            .zip(failures())
             .flat_map(|(letter, failure)| {
                 let before = policy.is_after(&failure, false).then_some(letter);
                 let after = policy.is_after(&failure, true);

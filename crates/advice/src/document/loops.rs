@@ -9,7 +9,9 @@ use super::line::{Advice, add};
 pub(super) fn of_routes(config: &Config, all: &mut Vec<Advice>) {
     // A route is reported with the first route of its circle in the document.
     let index = |name: &Option<String>| config.routes.iter().position(|route| route.name == *name);
-    let next: Vec<Vec<(usize, String)>> = { config.routes.iter() }
+    let next: Vec<Vec<(usize, String)>> = config
+        .routes
+        .iter()
         .map(|route| {
             let passes = route.steps.iter().enumerate().flat_map(|(step, found)| {
                 passes(&found.action, format!("{}/{step}/action", place(route)))

@@ -515,7 +515,8 @@ fn the_examples_need_no_advice() {
         let file = example.unwrap().path().join("howdah.json");
         let Ok(document) = std::fs::read(&file) else { continue };
         let config = howdah_config::parse(&document).unwrap();
-        let lines: Vec<_> = { advise(&config).into_iter() }
+        let lines: Vec<_> = advise(&config)
+            .into_iter()
             .map(|one| format!("{}: {}", one.path, one.message))
             .collect();
         assert_eq!(lines, [""; 0], "{}", file.display());

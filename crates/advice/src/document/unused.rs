@@ -36,14 +36,17 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
     let applications = { config.applications.iter().map(|one| &one.name) }
         .chain(config.fastcgi.iter().map(|one| &one.name));
     let upstreams = config.upstreams.iter().map(|upstream| &upstream.name);
-    let routes: Vec<_> = { config.routes.iter() }
+    let routes: Vec<_> = config
+        .routes
+        .iter()
         .map(|route| {
             (path(["routes"].into_iter().chain(route.name.as_deref())), route.name.clone())
         })
         .collect();
     let named =
         |section: &'static str, name: &String| (section, path([section, name]), name.clone());
-    let parts = { routes.into_iter() }
+    let parts = routes
+        .into_iter()
         .map(|(place, name)| ("routes", place, name.unwrap_or_default()))
         .chain(applications.map(|name| named("applications", name)))
         .chain(upstreams.map(|name| named("upstreams", name)));

@@ -237,7 +237,8 @@ mod tests {
         let (half, _) = half(1, vec![many, vec![record(Some("few"), 3)]], SIZE);
         let (found, _) = read(&half, 1).unwrap();
         assert!(found.contains(&record(Some("few"), 3)));
-        let floors: Vec<_> = { found.iter() }
+        let floors: Vec<_> = found
+            .iter()
             .filter_map(|one| match one.effect {
                 Effect::Floor(number) => Some((one.group.clone(), number)),
                 Effect::Marks(..) => None,

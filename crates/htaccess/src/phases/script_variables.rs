@@ -7,7 +7,9 @@ use crate::record::Record;
 /// Adds the variables. They replace those of directives, as in Apache.
 pub(super) fn add(record: &mut Record, script: &Script) {
     let connection = record.connection.clone();
-    let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = record
+        .headers_in
+        .iter()
         .filter_map(|(name, value)| Some((name_of(name)?, value.to_vec())))
         .collect();
     for (name, value) in fields {
@@ -50,7 +52,8 @@ fn name_of(field: &[u8]) -> Option<Vec<u8>> {
     if is_hidden || !field.iter().all(is_plain) {
         return None;
     }
-    let upper: Vec<u8> = { field.iter() }
+    let upper: Vec<u8> = field
+        .iter()
         .map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() })
         .collect();
     Some(match upper.as_slice() {

@@ -31,7 +31,8 @@ pub fn restored(fields: &Fields) -> Option<Fields> {
     if !fields.get_all("if-none-match").any(weak) {
         return None;
     }
-    let changed: Vec<(&[u8], Vec<u8>)> = { fields.iter() }
+    let changed: Vec<(&[u8], Vec<u8>)> = fields
+        .iter()
         .map(|(name, value)| {
             if name.eq_ignore_ascii_case(b"if-none-match") {
                 (name, strong(value))

@@ -449,7 +449,8 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
     let languages = if settings.esi { "Surrogate/1.0 ESI/1.0" } else { "Surrogate/1.0" };
     let capability = format!("{SURROGATE}=\"{languages}\"");
     let kept = request.fields.iter().filter(|(name, _)| !is_replaced(name));
-    let accepted = { changes.iter() }
+    let accepted = changes
+        .iter()
         .filter(|(name, _)| !(settings.esi && is(name.as_bytes(), "accept-encoding")))
         .filter_map(|(name, value)| Some((name.as_bytes(), value.as_deref()?.as_bytes())));
     let mut own = vec![(&b"Surrogate-Capability"[..], capability.as_bytes())];

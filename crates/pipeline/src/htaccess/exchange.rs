@@ -99,7 +99,9 @@ pub(super) fn request(
     target: &[u8],
 ) -> Request {
     let is_condition = |name: &[u8]| name.eq_ignore_ascii_case(b"if-none-match");
-    let plain = { record.headers_in.iter() }
+    let plain = record
+        .headers_in
+        .iter()
         .filter(|(name, _)| is_plain(name))
         .map(|(name, value)| {
             if is_condition(name) {

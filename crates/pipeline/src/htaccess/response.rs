@@ -43,7 +43,9 @@ impl SiteRequest<'_, '_> {
             && record.headers_in.iter().eq(exchange.request.fields.iter());
         let mut request = Cow::Borrowed(&exchange.request);
         if !is_as_sent {
-            let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
+            let fields: Vec<(Vec<u8>, Vec<u8>)> = record
+                .headers_in
+                .iter()
                 .filter(|_| record.status == 200)
                 // RFC 9110, 13.1.3: ignored for other methods.
                 .filter(|(name, _)| is_get || !name.eq_ignore_ascii_case(b"if-modified-since"))

@@ -50,7 +50,10 @@ impl Commands {
                 .map(|one| (one.name.clone(), protection.of(one).status()))
                 .collect(),
         };
-        status.upstreams = { snapshot.config.upstreams.iter() }
+        status.upstreams = snapshot
+            .config
+            .upstreams
+            .iter()
             .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
             .map(|(name, upstream)| (name.clone(), upstream.report()))
             .collect();

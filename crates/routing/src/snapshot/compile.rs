@@ -88,7 +88,9 @@ impl Snapshot {
                 (application.name.clone(), Arc::new(compiled))
             })
             .collect();
-        let htaccess = { config.applications.iter() }
+        let htaccess = config
+            .applications
+            .iter()
             .filter_map(|application| {
                 let settings = application.htaccess.as_ref()?;
                 let scripts = Some((&*application.name, application.limit_extensions.clone()));
@@ -106,7 +108,9 @@ impl Snapshot {
                 (upstream.name.clone(), compiled)
             })
             .collect();
-        let fastcgi = { config.fastcgi.iter() }
+        let fastcgi = config
+            .fastcgi
+            .iter()
             .filter_map(|site| {
                 let upstream = match &site.servers {
                     config::Servers::One(address) => direct_upstreams.fastcgi(address),
@@ -120,7 +124,9 @@ impl Snapshot {
             })
             .collect();
         let delegations = Delegations::new(&config, &sources, &mime);
-        let application_logs = { config.applications.iter() }
+        let application_logs = config
+            .applications
+            .iter()
             .filter_map(|application| {
                 let settings = application.access_log.as_deref()?;
                 Some((application.name.clone(), howdah_access_log::compile(settings, &logs)))

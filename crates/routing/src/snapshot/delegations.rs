@@ -69,9 +69,9 @@ impl Delegations {
             (*delegation != config::Delegation::default())
                 .then(|| (name.clone(), Delegation::new(delegation, sources, mime)))
         };
-        let own = { config.applications.iter() }.map(|own| (&own.name, &own.delegation));
-        let others = { config.fastcgi.iter() }.map(|other| (&other.name, &other.delegation));
-        let upstreams = { config.upstreams.iter() }.map(|up| (&up.name, &up.delegation));
+        let own = config.applications.iter().map(|own| (&own.name, &own.delegation));
+        let others = config.fastcgi.iter().map(|other| (&other.name, &other.delegation));
+        let upstreams = config.upstreams.iter().map(|up| (&up.name, &up.delegation));
         Delegations {
             applications: own.chain(others).filter_map(|(n, d)| compile(n, d)).collect(),
             upstreams: upstreams.filter_map(|(n, d)| compile(n, d)).collect(),
@@ -134,7 +134,7 @@ impl Delegation {
     ) -> Response {
         let name: Vec<u8> = percent::decoded(file).collect();
         let is_sound = name.starts_with(b"/") && !name.contains(&0) && !climbs(&name);
-        let found = { self.directories.iter() }.filter(|_| is_sound).find_map(|directory| {
+        let found = self.directories.iter().filter(|_| is_sound).find_map(|directory| {
             let rest = name.strip_prefix(directory.path.as_slice())?;
             rest.starts_with(b"/").then_some((directory, rest))
         });

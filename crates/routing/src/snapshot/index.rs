@@ -87,7 +87,7 @@ impl Direction for Backwards {
 impl Index {
     /// Creates an index of these conditions; `None` if there are fewer than `MIN_INDEXED_STEPS`.
     pub fn if_worthwhile<'m>(conditions: impl Iterator<Item = &'m Match> + Clone) -> Option<Self> {
-        let found = { conditions.clone() }.filter(|one| Demands::of(one).each().next().is_some());
+        let found = conditions.clone().filter(|one| Demands::of(one).each().next().is_some());
         (found.count() >= MIN_INDEXED_STEPS).then(|| Index::new(conditions))
     }
 

@@ -28,7 +28,9 @@ impl Tree {
 
     /// Begins a task, whose outcome is taken by [`Tree::file_task_ended`].
     pub(super) fn begin_file_task(&mut self, task: Task, origin: Origin) {
-        let is_stream = { task.file().and_then(Path::to_str) }
+        let is_stream = task
+            .file()
+            .and_then(Path::to_str)
             .is_some_and(|path| matches!(path, "/dev/stdout" | "/dev/stderr"));
         if is_stream || self.carries_out_file_tasks {
             let outcome = task.carry_out(&self.options);

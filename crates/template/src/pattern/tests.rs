@@ -195,7 +195,7 @@ fn anchored_expressions_demand_a_start_or_an_end() {
         let mut patterns = Patterns::default();
         patterns.push(Pattern::parse(text, Subject::Uri).expect(text));
         patterns.required_texts().map(|landmarks| {
-            let texts: Vec<_> = { landmarks.texts() }.map(String::from_utf8_lossy).collect();
+            let texts: Vec<_> = landmarks.texts().map(String::from_utf8_lossy).collect();
             let start = matches!(landmarks, RequiredTexts::Start(_));
             format!("{}{}", if start { '^' } else { '$' }, texts.join("|"))
         })

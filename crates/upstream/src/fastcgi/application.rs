@@ -50,7 +50,9 @@ impl FastCgiApplication {
         // A process that waits on an idle connection accepts no other one: connections beyond the
         // idle ones could wait in the backlog forever.
         let all = config.keepalive.saturating_mul(upstream.servers.len());
-        let max = { config.limits.connections }
+        let max = config
+            .limits
+            .connections
             .map(|max| usize::try_from(max).unwrap_or(usize::MAX))
             .or((all > 0).then_some(all));
         FastCgiApplication {

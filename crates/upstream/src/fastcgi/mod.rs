@@ -194,7 +194,9 @@ impl Protocol for FastCgiRequest<'_, '_> {
         cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
         cgi_params::write_fpm_settings(&mut params, request, self.script);
         let source = VariableSource::of(request, exchange.started_at);
-        let own: Vec<(&[u8], Vec<u8>)> = { application.params.iter() }
+        let own: Vec<(&[u8], Vec<u8>)> = application
+            .params
+            .iter()
             .map(|(name, template)| (name.as_bytes(), source.expand(template)))
             .collect();
         let usual = params.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));

@@ -107,7 +107,8 @@ pub fn decode(status: http::StatusCode, fields: &HeaderMap) -> Result<Head, Malf
         return Err(Malformed("the response has too many fields"));
     }
     let mut lengths = fields.get_all("content-length").iter();
-    let length = { lengths.next() }
+    let length = lengths
+        .next()
         .map(|value| {
             content_length(value.as_bytes()).ok_or(Malformed("Content-Length is not a number"))
         })

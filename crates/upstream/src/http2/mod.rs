@@ -201,7 +201,9 @@ impl Protocol for Http2Request<'_, '_> {
         ready
             .map_err(|_| unsent(Failure::SendTimeout))?
             .map_err(|error| unsent(Failure::NotSent(error.to_string())))?;
-        let (response, stream) = { slot.sender.send_request(head, !has_body) }
+        let (response, stream) = slot
+            .sender
+            .send_request(head, !has_body)
             .map_err(|error| unsent(Failure::NotSent(error.to_string())))?;
         let upload = Upload::new(stream, Source::of(content, exchange), trailer, !has_body);
         let mut conversation =

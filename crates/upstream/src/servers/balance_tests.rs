@@ -108,7 +108,9 @@ fn a_slow_start_leaves_requests_only_to_servers_that_can_serve_them() {
 }
 
 fn by_hash(weights: &[f64], key: u32, without: Option<usize>) -> usize {
-    let candidates: Vec<_> = { weights.iter().enumerate() }
+    let candidates: Vec<_> = weights
+        .iter()
+        .enumerate()
         .map(|(index, weight)| Candidate {
             weight: *weight,
             is_eligible: Some(index) != without,

@@ -232,7 +232,10 @@ impl Upstream {
             only.is_eligible &= tried.is_empty();
             return balance::choose(&[only], Method::Hash); // all methods select it
         }
-        let candidates: Vec<_> = { self.servers.iter().enumerate() }
+        let candidates: Vec<_> = self
+            .servers
+            .iter()
+            .enumerate()
             .map(|(index, server)| {
                 let mut candidate = server.candidate(now, &affinity.hash_key);
                 candidate.is_eligible &= !tried.contains(&index);

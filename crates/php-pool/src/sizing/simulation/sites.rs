@@ -175,7 +175,9 @@ impl Sites {
         let growing = size(&site.meter.measured()).limit == LimitingFactor::Measurement
             || site.meter.lacks_samples();
         site.next_sample = self.now + if growing { 0.2 } else { 1.0 };
-        let claims: Vec<_> = { self.sites.iter() }
+        let claims: Vec<_> = self
+            .sites
+            .iter()
             .map(|site| {
                 let by_processors = size(&site.meter.measured()).by_processors;
                 let demand = site.demand.at(now).min(site.fixed.unwrap_or(by_processors));

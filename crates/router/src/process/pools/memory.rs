@@ -47,7 +47,7 @@ impl Pools {
         let state = self.machine.state(None).within_budget(used);
         let MachineState { total, available, budget, .. } = state;
         let claims: Vec<_> =
-            { self.all() }.map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
+            self.all().map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
         let division = divide(&claims, total, available);
         let is_used_up = budget.is_some_and(|budget| budget <= used);
         self.memory_shortage.divided(division.is_contended, is_used_up, now);

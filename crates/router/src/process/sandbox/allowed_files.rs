@@ -240,7 +240,8 @@ fn is_own(home: &Path) -> bool {
 
 fn directories(above: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(above) else { return Vec::new() };
-    { entries.flatten() }
+    entries
+        .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(&wanted))
         .map(|entry| entry.path())
         .filter(|path| path.is_dir())
