@@ -67,7 +67,7 @@ def with_dependencies(page, manifests):
     names = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
 
     def row(found):
-        own = [f"`{name}`" for name in names if name in known.get(found[2], ())]
+        own = [name for name in names if name in known.get(found[2], ())]
         return f"{found[1]}{', '.join(own) or '–'}{found[3]}"
     return re.sub(r"^(\| `([\w-]+)` \| [^|]+ \| )[^|]+( \| (?:none|budgeted) \|)$", row, page, flags=re.MULTILINE)
 
