@@ -455,5 +455,4 @@ impl<'l> Iterator for Pieces<'l> {
 }
 
 #[cfg(test)]
-#[path = "file_tests.rs"]
 mod tests;

@@ -335,5 +335,4 @@ pub fn target<'a>(address: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
-#[path = "esi_tests.rs"]
 mod tests;

@@ -329,5 +329,4 @@ impl Marks {
 }
 
 #[cfg(test)]
-#[path = "purge_tests.rs"]
 mod tests;

@@ -157,5 +157,4 @@ fn not_modified(fields: &FieldBlock, end: &str) -> FieldBlock {
 }
 
 #[cfg(test)]
-#[path = "respond_tests.rs"]
 mod tests;

@@ -56,5 +56,4 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
 }
 
 #[cfg(test)]
-#[path = "reuse_tests.rs"]
 mod tests;

@@ -149,5 +149,4 @@ fn decode(name: &[u8]) -> Cow<'_, [u8]> {
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
 mod tests;

@@ -571,5 +571,4 @@ impl std::fmt::Debug for Store {
 }
 
 #[cfg(test)]
-#[path = "store_tests.rs"]
 mod tests;

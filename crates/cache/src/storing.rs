@@ -335,5 +335,4 @@ fn is_understood(status: u16) -> bool {
 }
 
 #[cfg(test)]
-#[path = "storing_tests.rs"]
 mod tests;

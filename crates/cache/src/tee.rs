@@ -245,5 +245,4 @@ impl Drop for ClientBody {
 }
 
 #[cfg(test)]
-#[path = "tee_tests.rs"]
 mod tests;

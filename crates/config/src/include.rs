@@ -596,5 +596,4 @@ fn is_include(value: &Value) -> bool {
 }
 
 #[cfg(test)]
-#[path = "include_tests.rs"]
 mod tests;

@@ -88,5 +88,4 @@ impl Mistakes<Error> {
 }
 
 #[cfg(test)]
-#[path = "mistakes_tests.rs"]
 mod tests;

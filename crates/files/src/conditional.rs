@@ -137,5 +137,4 @@ fn single<'r>(fields: &'r Fields, name: &str) -> Option<&'r [u8]> {
 }
 
 #[cfg(test)]
-#[path = "conditional_tests.rs"]
 mod tests;

@@ -157,5 +157,4 @@ const PAGE_EXTENSIONS: [&[u8]; 19] = [
 ];
 
 #[cfg(test)]
-#[path = "hidden_tests.rs"]
 mod tests;

@@ -413,5 +413,4 @@ impl AsRef<[u8]> for Owned {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -313,5 +313,4 @@ fn local_time(
 }
 
 #[cfg(test)]
-#[path = "variables_tests.rs"]
 mod tests;

@@ -281,5 +281,4 @@ enum Turn<T> {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
 mod tests;

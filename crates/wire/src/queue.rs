@@ -456,5 +456,4 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

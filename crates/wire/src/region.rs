@@ -268,5 +268,4 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 }
 
 #[cfg(test)]
-#[path = "region_tests.rs"]
 mod tests;

@@ -293,5 +293,4 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 }
 
 #[cfg(test)]
-#[path = "stream_tests.rs"]
 mod tests;

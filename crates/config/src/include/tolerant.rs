@@ -193,5 +193,4 @@ fn since(former: Option<&Value>, file: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "tolerant_tests.rs"]
 mod tests;

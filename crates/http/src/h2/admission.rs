@@ -61,5 +61,4 @@ impl Drop for StreamMemory {
 }
 
 #[cfg(test)]
-#[path = "admission_tests.rs"]
 mod tests;

@@ -189,5 +189,4 @@ impl Block {
 }
 
 #[cfg(test)]
-#[path = "blocks_tests.rs"]
 mod tests;

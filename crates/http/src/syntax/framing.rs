@@ -218,5 +218,4 @@ impl Default for Chunked {
 }
 
 #[cfg(test)]
-#[path = "framing_tests.rs"]
 mod tests;

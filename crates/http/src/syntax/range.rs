@@ -122,5 +122,4 @@ fn merge(parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
-#[path = "range_tests.rs"]
 mod tests;

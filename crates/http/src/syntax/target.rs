@@ -135,5 +135,4 @@ fn close_segment(out: &mut Vec<u8>, segment: &mut usize) -> Result<bool, TargetE
 }
 
 #[cfg(test)]
-#[path = "target_tests.rs"]
 mod tests;

@@ -191,5 +191,4 @@ impl Unclaimed {
 }
 
 #[cfg(test)]
-#[path = "inherited_tests.rs"]
 mod tests;

@@ -110,5 +110,4 @@ fn number<T: FromStr>(text: &OsStr) -> Option<T> {
 }
 
 #[cfg(test)]
-#[path = "variables_tests.rs"]
 mod tests;

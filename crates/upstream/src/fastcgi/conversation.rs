@@ -210,5 +210,4 @@ impl<P: Display> Conversation<P> {
 }
 
 #[cfg(test)]
-#[path = "conversation_tests.rs"]
 mod tests;

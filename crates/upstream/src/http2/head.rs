@@ -161,5 +161,4 @@ fn put(fields: &mut HeaderMap, name: &[u8], value: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "head_tests.rs"]
 mod tests;

@@ -56,5 +56,4 @@ impl HeadChanges {
 }
 
 #[cfg(test)]
-#[path = "changes_tests.rs"]
 mod tests;

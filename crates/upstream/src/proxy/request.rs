@@ -189,5 +189,4 @@ fn as_sent(text: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

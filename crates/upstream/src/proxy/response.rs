@@ -267,5 +267,4 @@ impl<'a> Lines<'a> {
 }
 
 #[cfg(test)]
-#[path = "response_tests.rs"]
 mod tests;

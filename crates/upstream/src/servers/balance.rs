@@ -149,5 +149,4 @@ pub fn hash(key: &[u8], server: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "balance_tests.rs"]
 mod tests;

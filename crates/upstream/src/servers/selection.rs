@@ -265,5 +265,4 @@ impl Upstream {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
 mod tests;

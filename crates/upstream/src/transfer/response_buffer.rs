@@ -284,5 +284,4 @@ impl Drop for Buffered {
 }
 
 #[cfg(test)]
-#[path = "response_buffer_tests.rs"]
 mod tests;
