@@ -18,7 +18,7 @@ TABLE = """# Architecture
 | crate | does | depends on | unsafe |
 | --- | --- | --- | --- |
 | `one` | things | – | none |
-| `two` | more | `one` | budgeted |
+| `two` | more | one | budgeted |
 """
 
 

@@ -169,7 +169,7 @@ def crate_table(tree):
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         crate = re.match(r"`([\w-]+)`", cells[0])
         if len(cells) != 4 or not crate:
-            problems.append((name, number, "write the row as | `crate` | what it does | `a`, `b` | none |"))
+            problems.append((name, number, "write the row as | `crate` | its responsibility | a, b | none |"))
         else:
             table[crate.group(1)] = cells[3] != "none"
         number += 1
