@@ -8,8 +8,8 @@
 //! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the
 //!    entity tag (RFC 9110, 8.8.1).
 //!
-//! 5. What takes long to send has an encoder until its end; their memory has limits (`memory`),
-//!    beyond which responses are not compressed.
+//! 5. A response keeps its encoder until it has been sent; the memory of encoders has limits
+//!    (`memory`), beyond which responses are not compressed.
 //!
 //! A script excludes a response by `Content-Encoding` (also `identity`) or `no-transform` in
 //! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be

@@ -56,7 +56,7 @@ pub trait Handler {
     /// connection.
     fn log_misbehaviour(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
 
-    /// Returns who answers for the memory of a connection that has no request yet.
+    /// Returns the owner of the memory of a connection that has no request yet.
     fn owner(&self, connection: &ConnectionInfo) -> Owner {
         connection.owner()
     }
@@ -261,8 +261,8 @@ pub trait Carrier: BodySource {
     /// Records that the handler only waits for more of the body, or no longer waits. The connection
     /// may be evicted meanwhile.
     fn awaits_body(&self, _waits: bool) {}
-    /// Returns false if the request cannot be answered at the expense of its owner, who is known
-    /// now. The handler then returns a response at once, which is not sent.
+    /// Returns false if the owner of the request, which is known now, has no memory left for it.
+    /// The handler then returns a response at once, which is not sent.
     fn admits(&self, _request: &Request) -> bool {
         true
     }

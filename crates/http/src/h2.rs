@@ -16,9 +16,9 @@
 //! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
 //!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
 //!    requests are refused.
-//! 6. The requests that are being answered count as memory, whatever their responses take, for the
-//!    client and beyond a few of each connection for the site; those that find none are refused
-//!    (`admission`).
+//! 6. The requests that are being answered count as memory in addition to their responses: for the
+//!    client and, beyond a few of each connection, for the site. Requests without memory are
+//!    refused (`admission`).
 //! 7. A client that resets far more streams than it lets end, or sends frames that only cost work
 //!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 

@@ -1,5 +1,5 @@
-//! Facts about how a request was handled, for variables: which application or servers had it,
-//! for how long, and what the cache did.
+//! Facts about how a request was handled, for variables: its application or servers, the times, and
+//! the result of the cache.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -60,12 +60,13 @@ impl Handling {
         self.attempts.borrow_mut().push(attempt);
     }
 
-    /// Records what the cache did, in nginx's word; `None` if it had no part in the request.
+    /// Records the result of the cache, in nginx's words; `None` if the request did not use the
+    /// cache.
     pub fn set_cache_status(&self, status: Option<&'static str>) {
         self.cache_status.set(status);
     }
 
-    /// Returns nginx's word for what the cache did.
+    /// Returns nginx's word for the result of the cache.
     pub fn cache_status(&self) -> Option<&'static str> {
         self.cache_status.get()
     }

@@ -16,11 +16,11 @@
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request,
-//! [`copied_body`] keeps a copy of one, [`handling`] records what its handlers did,
+//! [`copied_body`] keeps a copy of one, [`handling`] records facts about its handlers,
 //! [`request_error`] names the errors that the server itself answers with and their statuses,
-//! [`respond`] makes their pages, [`memory`] counts what requests and responses take
-//! while they wait, [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the
-//! variables of templates.
+//! [`respond`] makes their pages, [`memory`] counts the memory of waiting requests and responses,
+//! [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the variables of
+//! templates.
 #![forbid(unsafe_code)]
 
 pub mod body;

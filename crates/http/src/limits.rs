@@ -47,7 +47,7 @@ pub struct Limits {
     pub strict: bool,
     /// Value of the `Server` field; no field if empty.
     pub server: Bytes,
-    /// Directory for the files of what does not stay in memory.
+    /// Directory for temporary files of bodies that do not stay in memory.
     pub temporary: Arc<Path>,
 }
 

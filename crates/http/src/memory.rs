@@ -1,13 +1,13 @@
 //! Memory that requests and responses take while they wait: limited for each client, for each site
 //! and in total.
 //!
-//! Each kind of memory has a [`Budget`]. A [`Charge`] is what one request or response takes of it;
-//! a short one takes nothing. Content that several responses are sent at the same time, such as a
+//! Each kind of memory has a [`Budget`]. A [`Charge`] is the share of one request or response in
+//! it; a short one takes nothing. Content that several responses send at the same time, such as a
 //! page in the cache, counts once.
 //!
-//! Who gets no more memory does without: a body goes to a file, a connection reads and sends in
-//! smaller parts, a page is not put together. A proxy, or a program on the same machine, sends the
-//! requests of many clients; it has no limit of a client.
+//! If no memory is left, a body goes to a file, a connection reads and sends in smaller parts, and
+//! a page is not put together. A proxy, or a program on the same machine, sends the requests of
+//! many clients: the limit for a client does not apply to it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,10 +24,10 @@ use crate::client::network;
 /// Size in bytes up to which a request or a response takes nothing.
 pub const FREE_BYTES: usize = 16 << 10;
 
-/// Memory in bytes that a site has whatever others have.
+/// Memory in bytes that each site has, even if other sites have used up the rest.
 const SITE_BYTES: usize = 1 << 20;
 
-/// Bytes are counted in multiples of it, so that small changes are none.
+/// Unit in which memory is counted, in bytes; smaller changes are not counted.
 const STEP: usize = 16 << 10;
 
 /// Time between two lines of the log about a budget.
@@ -46,11 +46,11 @@ pub static COLLECTED: Budget =
 /// Pages while they are put together from parts.
 pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 
-/// Requests of HTTP/2 that are being answered, with what neither of the others counts for them.
+/// Requests of HTTP/2 that are being answered, without the memory that another budget counts.
 pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answered", 2);
 
-/// The first such requests of each connection: nobody but the client takes room from another one. A
-/// site has a limit for clients that are not known.
+/// The first requests of each HTTP/2 connection, which count for the client only. A site has a
+/// limit for clients that are not known.
 pub static FIRST_STREAMS: Budget =
     Budget::new("first requests of HTTP/2 connections that are being answered", 2).without_total();
 
@@ -62,7 +62,7 @@ pub static FILES: Budget =
 static BUDGETS: [&Budget; 7] =
     [&RESPONSES, &REQUESTS, &COLLECTED, &PAGES, &STREAMS, &FIRST_STREAMS, &FILES];
 
-/// Who answers for memory.
+/// The owner of memory: a client, a site, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Owner {
     /// The client, if it is known and its requests are not those of many.
@@ -72,7 +72,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns the owner of what is kept for a client (`None` if it is not known) and a site.
+    /// Returns the owner of memory for a client (`None` if it is not known) and a site.
     pub fn new(client: Option<IpAddr>, site: Option<Arc<str>>) -> Owner {
         let address = client.map(|address| address.to_canonical());
         Owner { client: address.filter(|address| !address.is_loopback()).map(network), site }
@@ -100,9 +100,9 @@ impl Owner {
 /// Memory of one kind, or space on a disk.
 #[derive(Debug)]
 pub struct Budget {
-    /// What it is the memory of, for the log.
+    /// The content of the memory, for the log.
     what: &'static str,
-    /// It is space on a disk.
+    /// True for space on a disk.
     is_disk: bool,
     /// Maximum memory of all, of a site and of a client in bytes.
     max: AtomicUsize,
@@ -164,7 +164,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns what is to be said of a limit that was reached; each budget is spoken of once a minute.
+/// Returns the report of a limit that was reached; at most one a minute for each budget.
 pub fn report(now: Instant) -> Option<Report> {
     BUDGETS.iter().find_map(|budget| budget.report(now))
 }
@@ -245,7 +245,7 @@ impl Budget {
         self.with(|used| {
             used.remove(owner, old);
             let (own, content) = new;
-            // Of a content, what was counted first is its size.
+            // The size of a content is the number of bytes that was counted first.
             let unknown = content.filter(|content| !used.contents.contains_key(&content.end));
             let counted = own + unknown.map_or(0, |content| content.bytes);
             let reached = self.reached(used, owner, counted).filter(|_| counted > old.counted);
@@ -332,11 +332,11 @@ fn subtract<K: Hash + Eq>(table: &mut HashMap<K, usize>, key: &K, bytes: usize) 
 struct Share {
     own: usize,
     content: Option<Content>,
-    /// Bytes that count for the owner: a content only for the first who is sent it.
+    /// Bytes that count for the owner. A content counts only for the first response with it.
     counted: usize,
 }
 
-/// What one request or response takes of a budget, until dropped.
+/// The share of one request or response in a budget, until dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: &'static Budget,
@@ -350,19 +350,19 @@ impl Charge {
         Charge { budget, owner, share: Share::default() }
     }
 
-    /// Returns who it is for.
+    /// Returns the owner.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if
-    /// there are not as many left.
+    /// Counts `bytes` bytes in place of those counted before. Returns false, and changes nothing,
+    /// if there are not as many left.
     pub fn hold(&mut self, bytes: usize) -> bool {
         self.hold_with(bytes, None, 0)
     }
 
-    /// Counts `own` bytes and the memory of a content in place of what was counted. The content may
-    /// be the rest of one of `whole` bytes, all of which are in memory until the rest is gone.
+    /// Counts `own` bytes and the memory of a content in place of those counted before. The content
+    /// may be the rest of one of `whole` bytes, all of which are in memory until the rest is gone.
     /// Returns false, and changes nothing, if there is not as much left.
     pub fn hold_with(&mut self, own: usize, content: Option<&Bytes>, whole: usize) -> bool {
         let before = &mut self.share;

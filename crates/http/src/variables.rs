@@ -76,8 +76,8 @@ impl<'a> VariableSource<'a> {
         self.append(variable, out).is_some_and(|has_value| has_value)
     }
 
-    /// Appends the value of a variable. `None` if what it is a fact about is missing, false if it
-    /// has no value.
+    /// Appends the value of a variable. `None` if the subject of the variable, such as a response,
+    /// is missing; false if it has no value.
     fn append(&self, variable: &Variable, out: &mut Vec<u8>) -> Option<bool> {
         let connection = self.connection;
         Some(match variable {

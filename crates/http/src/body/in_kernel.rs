@@ -48,7 +48,7 @@ pub struct InKernel {
 
 /// Content that may have a copy in the kernel.
 pub trait KernelCopy {
-    /// Returns the copy of this content, which may be a part of what was copied, and its offset.
+    /// Returns the copy that contains this content, and the offset of the content in it.
     fn get(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)>;
 }
 

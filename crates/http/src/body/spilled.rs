@@ -25,9 +25,9 @@ pub(crate) struct Spilled {
     directory: PathBuf,
     read: u64,
     pub(super) written: u64,
-    /// Gives back the space of what was read.
+    /// Gives back the space of the bytes that were read.
     freeing: Arc<Freeing>,
-    /// Space in the file as that of somebody.
+    /// Space in the file that counts for the owner.
     charge: Option<Charge>,
     /// Short parts that are not written yet; fewer than [`GATHER_SIZE`] bytes.
     pub(super) tail: Vec<u8>,
@@ -76,8 +76,8 @@ impl Spilled {
         self.charge.as_mut().is_none_or(|charge| charge.hold(bytes))
     }
 
-    /// Gives back the space of what was read, where the file system can do that: a helper thread
-    /// does, since file systems may write the file first.
+    /// Gives back the space of the bytes that were read, if the file system supports it. A helper
+    /// thread does this, since file systems may write the file first.
     fn free(&mut self) {
         if self.freeing.is_to_begin(self.read) {
             let freeing = Arc::clone(&self.freeing);
@@ -164,7 +164,8 @@ impl Freeing {
         is_to_begin
     }
 
-    /// Gives space back until little is left of what was read, also of what is read meanwhile.
+    /// Gives back the space of the bytes that were read, including bytes that are read meanwhile,
+    /// until less than `FREED_SIZE` is left.
     fn run(&self, file: &File) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {

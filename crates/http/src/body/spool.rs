@@ -47,9 +47,10 @@ pub struct Spool {
     /// Short parts, which follow those in `memory`.
     gathered: Vec<u8>,
     file: Option<Spilled>,
-    /// Number of bytes that [`Spool::pop`] has returned last: the client has the others.
+    /// Number of bytes that [`Spool::pop`] has returned last: the client has received all earlier
+    /// ones.
     popped: usize,
-    /// The bytes in memory, and those returned last, as those of somebody.
+    /// Counts the bytes in memory, and those returned last, for the owner.
     charge: Option<Charge>,
 }
 

@@ -20,7 +20,7 @@ static LAST: Mutex<Option<Failure>> = Mutex::new(None);
 /// A thread looks whether a file can be written.
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 
-/// The least and the most bytes that are written to see whether a file can be.
+/// Minimum and maximum number of bytes that are written to test a directory.
 const MIN_BYTES: u64 = 4096;
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -33,7 +33,7 @@ struct Failure {
     directory: PathBuf,
     /// The error, and what to do.
     problem: String,
-    /// Length of the file with what could not be written.
+    /// Length of the file, including the bytes that could not be written.
     bytes: u64,
     at: Instant,
 }

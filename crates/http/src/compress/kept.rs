@@ -9,7 +9,7 @@ use howdah_config::Encoding;
 use crate::body::BodyStream;
 use crate::message::CompressedCopies;
 
-/// A compressed body, and what of it was sent.
+/// A compressed body, and the part of it that was sent.
 pub struct Kept {
     stream: Box<dyn BodyStream>,
     encoding: Encoding,

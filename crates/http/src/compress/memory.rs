@@ -40,7 +40,7 @@ pub(super) struct Permit {
 }
 
 /// Returns the permit to keep an encoder of a response to a client (`None` on a unix socket), and
-/// what it encodes; `None` if the memory is used up.
+/// the content that it encodes; `None` if the memory is used up.
 pub(super) fn permit(
     compressor: &Compressor,
     body: &Body,

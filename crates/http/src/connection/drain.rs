@@ -245,8 +245,8 @@ impl DrainRegistration {
         self.is_draining()
     }
 
-    /// Enters a waiting phase, and returns what to do instead of waiting. The next signal wakes the
-    /// task.
+    /// Enters a waiting phase, and returns the signal that ends it at once, or `Signal::None`. The
+    /// next signal wakes the task.
     pub fn poll_waiting(&self, phase: Phase, cx: &mut Context<'_>) -> Signal {
         let now = self.with_slot(|slot| {
             slot.register(cx);

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Maximum number of bytes per read.
 const READ_SIZE: usize = 64 * 1024;
 
-/// Maximum number of bytes per read of what may have to wait.
+/// Maximum number of bytes of a read whose data may have to wait.
 const SMALL_READ_SIZE: usize = 16 * 1024;
 
 thread_local! {

@@ -108,8 +108,8 @@ impl BodyReader {
     }
 }
 
-/// Chunks with fewer bytes are copied together with those that have arrived behind them: what is
-/// done for each piece of a body costs more.
+/// Chunks with fewer bytes are copied together with those that have arrived behind them: the steps
+/// for each piece of a body cost more than the copy.
 const SMALL_CHUNK: usize = 1024;
 
 /// Takes the data of the next chunk, or of several small ones, out of the input. The data is empty

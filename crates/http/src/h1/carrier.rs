@@ -63,7 +63,7 @@ impl<'c, I: Io> RequestCarrier<'c, I> {
         self.body.borrow().received
     }
 
-    /// Discards the unread bytes that have arrived, and returns what remains of the body.
+    /// Discards the unread bytes that have arrived, and returns the state of the rest of the body.
     pub fn discard_received(&self) -> UnreadBody {
         let mut body = self.body.borrow_mut();
         let mut transport = self.transport.borrow_mut();

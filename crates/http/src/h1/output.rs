@@ -1,5 +1,5 @@
 //! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
-//! What does not stay in memory while the client takes nothing is in a file.
+//! While the client reads nothing, the output beyond the limits of memory is in a file.
 //!
 //! Responses to pipelined requests are collected in the buffer and sent in one write. A thread
 //! keeps a spare buffer for its connections, so a connection without output has none.

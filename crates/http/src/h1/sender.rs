@@ -38,7 +38,8 @@ impl<I: Io> Sender<'_, I> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Sends all output. What the client does not take counts as memory of the request's owner.
+    /// Sends all output. The output that the client does not read counts as memory of the request's
+    /// owner.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let transport = &mut *self.transport.borrow_mut();
         let poll = transport.poll_flush(cx, self.limits);

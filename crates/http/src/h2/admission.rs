@@ -1,6 +1,6 @@
-//! The memory that a request takes while it is answered, whatever its response takes: its state,
-//! its head and what is free of each response. It counts until the request ends, even if its
-//! connection has ended before.
+//! The memory that a request takes while it is answered, in addition to its response: its state,
+//! its head and the bytes of each response that are not counted. It counts until the request ends,
+//! even if its connection has ended before.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(super) struct StreamMemory {
 }
 
 impl StreamMemory {
-    /// Creates the memory of a request that counts for nobody yet.
+    /// Creates the memory of a request, which counts for no owner yet.
     pub fn new(shared: &Rc<Shared>) -> StreamMemory {
         let first = shared.first_requests.get();
         let is_first = first < FREE_STREAMS;

@@ -57,7 +57,7 @@ impl ConnectionPhase {
     }
 
     /// Records that the connection waits for frames while `requests` are being answered. It is busy
-    /// if the client does not take what is sent (`is_blocked`).
+    /// if the client does not read the output (`is_blocked`).
     pub fn wait(&self, requests: usize, is_blocked: bool) {
         self.requests.set(requests);
         match requests {

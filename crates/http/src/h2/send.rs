@@ -26,8 +26,8 @@ use crate::spool::unread_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
-/// number of bytes of the body sent, and the result. The owner of the request, if there is one,
-/// answers for the memory of what the client does not take.
+/// number of bytes of the body sent, and the result. The output that the client does not read
+/// counts as memory of the request's owner, if there is one.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     request: Option<&Request>,

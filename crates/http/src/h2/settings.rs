@@ -10,7 +10,8 @@ pub(super) const MAX_STREAMS: u32 = 100;
 /// Number of requests of one connection that are answered whatever memory other clients take.
 pub(super) const FREE_STREAMS: usize = 4;
 
-/// Memory of a request in bytes: its state and head, and what is free of each response.
+/// Memory of a request in bytes: its state, its head, and the bytes of each response that are not
+/// counted.
 pub(super) const STREAM_BYTES: usize = 32 * 1024;
 
 /// Maximum number of bytes of a response that are buffered for sending.

@@ -22,6 +22,6 @@ pub(super) struct Shared {
     pub output: Output,
     /// Number of requests that count as the first of the connection.
     pub first_requests: Cell<usize>,
-    /// Who answers for what has no request.
+    /// The owner of memory that belongs to no request.
     pub owner: Owner,
 }

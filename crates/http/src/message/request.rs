@@ -47,13 +47,13 @@ pub struct Request {
     pub error: Option<ErrorOrigin>,
     /// Groups captured by regular expressions, of the last route step whose action uses them.
     pub captures: Captures,
-    /// Additions of actions to what a script learns of the request.
+    /// Variables and settings that actions add for a script.
     pub additions: Option<Box<ScriptAdditions>>,
     /// Facts that its handlers record, for variables.
     pub handling: Handling,
 }
 
-/// Additions of actions to what a script learns of a request.
+/// Variables and settings that actions add for a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptAdditions {
     /// Variables, in place of those of CGI with the same name; without one if the value is empty.
@@ -63,7 +63,7 @@ pub struct ScriptAdditions {
 }
 
 impl Request {
-    /// Returns who answers for the memory of the request and its response.
+    /// Returns the owner of the memory of the request and its response.
     pub fn owner(&self) -> Owner {
         let application = self.handling.script(|script| Arc::from(script.application()));
         Owner::new(self.known_client(), application.or_else(|| self.handling.site()))
@@ -174,7 +174,7 @@ impl ConnectionInfo {
         self.requests.0.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Returns who answers for the memory of a connection without a request.
+    /// Returns the owner of the memory of a connection without a request.
     pub fn owner(&self) -> Owner {
         Owner::new(self.peer.map(|peer| peer.ip()), None)
     }
