@@ -1,5 +1,5 @@
-//! Lines of the log about paths that the system did not let the server open: which directory or
-//! file, which user, and what to type.
+//! Lines of the log about paths that the system did not let the server open: the directory or file,
+//! the user, and the command that grants access.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ pub(super) struct Denial {
 /// Why a path could not be opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Problem {
-    /// Somebody's permissions for what was wanted.
+    /// Permissions are missing for the wanted access.
     Permission(Wanted),
     /// Its links lead to each other, or are too many.
     LinkLoop,
@@ -70,7 +70,7 @@ impl DenialLog {
         DenialLog { log, user, state: Mutex::default() }
     }
 
-    /// Writes a line about what has prevented the opening of a path, unless there was one shortly
+    /// Writes a line about the reason why a path could not be opened, unless there was one shortly
     /// before. The line names the request, if there is one.
     pub(super) fn write(&self, denial: &Denial, request: Option<&Request>, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

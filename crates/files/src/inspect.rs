@@ -1,4 +1,4 @@
-//! What a path names, without sending it: for rules that depend on files.
+//! The file or directory at a path, without sending it: for rules that depend on files.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use super::reason::NotServedReason;
 use super::resolve::{Access, Kind, Opened};
 use super::share::{FileLocation, Share};
 
-/// What a path names.
+/// The kind of file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -25,7 +25,7 @@ pub enum FileKind {
     Other,
 }
 
-/// State of what a path names.
+/// State of the file or directory at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inspected {
     /// Its kind.
@@ -103,8 +103,8 @@ impl Files {
         }
     }
 
-    /// Returns what a path names. Links are followed under the share's rules; what these rules
-    /// refuse is an error, as is a path that names nothing.
+    /// Returns the state of the file or directory at a path. Links are followed under the share's
+    /// rules. A link that these rules refuse is an error, as is a path that does not exist.
     pub fn inspect_at(
         &self,
         share: &Share,
@@ -134,8 +134,8 @@ impl Files {
         })
     }
 
-    /// Returns what a path outside of shares names. Links are followed under the default rules of
-    /// shares.
+    /// Returns the state of the file or directory at a path outside of shares. Links are followed
+    /// under the default rules of shares.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl Files {
         self.inspect_at(&self.outside, place, Some(request))
     }
 
-    /// Returns what a name in a directory is, without following it if it is a link. Links on the
-    /// way to the directory are followed under the share's rules. `place` is the directory.
+    /// Returns the state of an entry of a directory, without following it if it is a link. Links on
+    /// the way to the directory are followed under the share's rules. `place` is the directory.
     ///
     /// # Errors
     ///
@@ -218,7 +218,8 @@ impl Files {
     }
 }
 
-/// Returns the error for what is neither a file nor a directory: says what it is and what to do.
+/// Returns the error for an object that is neither a file nor a directory: names its kind and a
+/// remedy.
 fn no_regular_file(found: &File) -> io::Error {
     let kind = match found.metadata().map(|metadata| metadata.file_type()) {
         Ok(kind) if kind.is_fifo() => "a named pipe (FIFO)",

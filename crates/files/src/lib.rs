@@ -169,8 +169,8 @@ impl Files {
         }
     }
 
-    /// Sets the log for links that are not followed because of their owner, and for what the system
-    /// denies access to.
+    /// Sets the log for links that are not followed because of their owner, and for paths to which
+    /// the system denies access.
     pub fn with_log(self, log: Arc<DenialLog>) -> Self {
         Files { log: Some(log), ..self }
     }
@@ -281,7 +281,8 @@ impl Files {
         found
     }
 
-    /// Logs what the last inspection was not permitted to open, and a link that it did not follow.
+    /// Logs the path that the last inspection was not permitted to open, and the link that it did
+    /// not follow.
     fn log_refusals(&self, request: Option<&Request>, now: Instant) {
         if let (Some(denial), Some(log)) = (self.opener.take_denied(), &self.log) {
             log.write(&denial, request, now);

@@ -322,7 +322,7 @@ impl Walk {
     fn open_node(&self, name: Vec<u8>) -> Result<Node, Errno> {
         let directory = &self.current().file;
         let is_on_the_way = self.steps.iter().any(|step| matches!(step, Step::Name(_) | Step::Up));
-        // Autofs mounts only what is opened as a directory.
+        // Autofs mounts a file system only if its path is opened as a directory.
         let file = if is_on_the_way {
             match open(directory, &name, OFlags::DIRECTORY) {
                 Err(Errno::NOTDIR | Errno::LOOP) => open(directory, &name, OFlags::empty()),

@@ -164,7 +164,7 @@ fn names(directory: &OwnedFd) -> Result<(Vec<Vec<u8>>, bool), Errno> {
         }
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        // `.well-known` is for programs, which know what is in it.
+        // `.well-known` is for programs, which know its names.
         if !hidden::is_hidden_segment(name) && !name.starts_with(b".") {
             names.push(name.to_vec());
         }

@@ -38,7 +38,7 @@ pub(super) struct Resource {
 pub(super) struct Variant {
     meta: Meta,
     etag: Bytes,
-    /// What responses say about the file besides their fields.
+    /// Facts about the file that responses carry besides their fields.
     pub facts: Rc<FileFacts>,
     /// Head of a 200 response.
     pub fields: FieldBlock,

@@ -248,8 +248,8 @@ enum OpenError {
     NotServed(NotServedReason),
     /// The system denies access.
     Denied,
-    /// The same behind a link out of the root; clients are told what they are told of existing
-    /// files.
+    /// The system denies access behind a link out of the root; clients get the response for an
+    /// existing file.
     Concealed,
     /// There are too many links.
     Loop,

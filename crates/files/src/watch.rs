@@ -1,21 +1,21 @@
-//! Directories whose changes the kernel reports (inotify). What is known about them holds until a
-//! change is reported: one system call for each request asks for reports, in place of one for each
-//! directory and file.
+//! Directories whose changes the kernel reports (inotify). Facts about them hold until a change is
+//! reported: one system call for each request asks for reports, in place of one for each directory
+//! and file.
 //!
-//! 1. [`Watched::below`] takes all reports and forgets what they concern. A report is there before
-//!    the call that made the change returns, so what is still known then is the state of the disk.
+//! 1. [`Watched::below`] takes all reports and forgets the facts that they concern. A report is
+//!    there before the call that made the change returns, so the remaining facts are the state of
+//!    the disk.
 //! 2. The path of the root is watched (`follow`), with the links on it; then each directory on a
 //!    path that is looked up, from the root downwards (`known`). A directory is watched before
 //!    anything in it is looked at.
-//! 3. [`WatchedView::look_up`] and [`WatchedView::value`] answer from what is known.
+//! 3. [`WatchedView::look_up`] and [`WatchedView::value`] answer from the stored facts.
 //!
-//! What cannot be watched is [`WatchedEntry::Unknown`], and the caller asks the disk each time:
-//! paths with links below the root, directories that the server may enter but not read, file
+//! A path that cannot be watched is [`WatchedEntry::Unknown`], and the caller asks the disk each
+//! time: paths with links below the root, directories that the server may enter but not read, file
 //! systems that do not report all changes (`filesystems`), and everything if there are no more
 //! watches. A few changes are not reported: those through a shared mapping of a file, and a file
-//! system that is mounted over a directory. All that is known is therefore compared with the disk
-//! after [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). Nothing is opened for reading
-//! here.
+//! system that is mounted over a directory. All facts are therefore compared with the disk after
+//! [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). Nothing is opened for reading here.
 
 mod filesystems;
 mod follow;
@@ -92,7 +92,7 @@ struct Root<T, A> {
 
 #[derive(Debug)]
 struct State<T, A> {
-    /// What the path of the root names; `None` while the root cannot be watched.
+    /// The directory at the path of the root; `None` while the root cannot be watched.
     found: Option<Inspected>,
     /// When it was last looked at.
     checked: Option<Instant>,
@@ -121,9 +121,9 @@ impl<T, A> Default for State<T, A> {
 }
 
 impl<T: Clone, A: Clone> Watched<T, A> {
-    /// Takes the changes that have been reported, and returns what is known below a root after
-    /// them; `None` if the root cannot be watched. `file` is the name of the files that values are
-    /// made from.
+    /// Takes the changes that have been reported, and returns the facts below a root after them;
+    /// `None` if the root cannot be watched. `file` is the name of the files that values are made
+    /// from.
     pub fn below(
         &self,
         files: &Files,
@@ -175,7 +175,7 @@ impl<T: Clone, A: Clone> Watched<T, A> {
         root
     }
 
-    /// Forgets what has changed.
+    /// Forgets the facts that reported changes concern.
     fn take_changes(&self) {
         let mut kernel = self.kernel.borrow_mut();
         let changes = kernel.changes();
@@ -253,7 +253,8 @@ impl<T: Clone, A: Clone> Watched<T, A> {
         kernel.clear();
     }
 
-    /// Compares a root with what its path names, and watches it if it is another directory.
+    /// Compares a root with the directory at its path, and watches that directory if it is another
+    /// one.
     fn check(&self, root: &Rc<Root<T, A>>, files: &Files, share: &Share, now: Instant) {
         let mut state = root.state.borrow_mut();
         let id = |found: Inspected| (found.device, found.inode);

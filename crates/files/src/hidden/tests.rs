@@ -99,7 +99,8 @@ fn look_alikes_never_run_and_are_hidden() {
     }
 }
 
-/// What runs by the configuration is hidden with its copies and look-alikes, and nothing else is.
+/// Files that the configuration makes scripts are hidden with their copies and look-alikes; no
+/// other files are.
 #[test]
 fn sources_with_configured_endings_are_hidden() {
     let endings = [".inc".to_owned(), ".html".to_owned(), ".PHP7".to_owned()];

@@ -7,13 +7,13 @@ use super::entry::Entry;
 /// Order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// What is compared.
+    /// The property that is compared.
     pub by: SortBy,
     /// The largest comes first.
     pub is_descending: bool,
 }
 
-/// What is compared; names are if it is equal.
+/// The property that is compared; files with equal ones are ordered by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SortBy {
     /// Names.

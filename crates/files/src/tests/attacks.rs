@@ -29,7 +29,7 @@ fn a_file_in_front_of_php_never_runs() {
     }
 }
 
-/// Class 3: PATH_INFO is exactly what follows the script's name, line feeds and all.
+/// Class 3: PATH_INFO is exactly the rest after the script's name, line feeds included.
 #[test]
 fn path_info_is_exact() {
     let site = Site::scripts();

@@ -1,4 +1,4 @@
-//! What is known about files, and how long it is used.
+//! The cache entries of files, and how long they are used.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! File systems that report all changes.
 //!
-//! The kernel reports what passes through it. Another machine's changes of a file system in the
-//! network, and those of the program behind a file system in user space, do not.
+//! The kernel reports only changes that pass through it. Changes that another machine makes in a
+//! network file system, or the program behind a file system in user space, do not.
 
 use std::os::fd::AsFd;
 
@@ -27,7 +27,7 @@ impl FileSystems {
         reports
     }
 
-    /// Sets what is known of a device.
+    /// Sets whether a device reports all changes.
     #[cfg(test)]
     pub fn set(&mut self, device: u64, reports: bool) {
         self.0.retain(|(known, _)| *known != device);

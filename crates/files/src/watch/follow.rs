@@ -13,12 +13,12 @@ const MAX_LINKS: usize = 40;
 /// Most names in the path of a root, with those in the texts of its links.
 const MAX_NAMES: usize = 256;
 
-/// What is reported of a directory or link: it is renamed, replaced or removed, or its permissions
-/// change.
+/// The reported events of a directory or link: it is renamed, replaced or removed, or its
+/// permissions change.
 const SELF: WatchFlags =
     WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ATTRIB);
 
-/// What is reported of the entries of a directory.
+/// The reported events of the entries of a directory.
 pub(super) const ENTRIES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -36,8 +36,8 @@ pub(super) struct Way<'k> {
 }
 
 impl Way<'_> {
-    /// Watches everything that leads to a path and returns the path without links. All of it is
-    /// watched before it is looked at: what is found holds until a change is reported.
+    /// Watches everything that leads to a path and returns the path without links. Each name is
+    /// watched before it is looked at: the result holds until a change is reported.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl Way<'_> {
         Ok(resolved)
     }
 
-    /// Watches a path whose directory has the first `parent` bytes of it. What cannot be read
-    /// cannot be watched; then its directory is.
+    /// Watches a path whose directory has the first `parent` bytes of it. A path that cannot be
+    /// read cannot be watched; its directory is watched in its place.
     fn watch(&mut self, path: &[u8], parent: usize, name: Vec<u8>) -> Result<(), Errno> {
         let found = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
         if !self.file_systems.report_changes(found.st_dev, path) {

@@ -1,4 +1,4 @@
-//! The kernel's side: watches, and who wants to know of each.
+//! The watches in the kernel, and the subscribers of each.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// What a watch is for.
+/// The purpose of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     /// A directory or link on the way to a root; with a name, a directory whose entry of this name
@@ -30,7 +30,7 @@ pub(super) struct User {
 /// A change, for one user of a watch.
 pub(super) struct Change {
     pub user: User,
-    /// Name of the entry that has changed; `None` for what is watched itself.
+    /// Name of the entry that has changed; `None` for the watched directory or file itself.
     pub name: Option<Box<[u8]>>,
 }
 
@@ -62,7 +62,7 @@ impl Role {
 }
 
 impl User {
-    /// Returns the approximate memory of the user and of what is known for it, in bytes.
+    /// Returns the approximate memory of the user and of the facts for it, in bytes.
     fn bytes(&self) -> usize {
         OVERHEAD
             + match &self.role {
@@ -74,8 +74,8 @@ impl User {
 }
 
 impl Kernel {
-    /// Watches what a path names. Links in its last segment are not followed. A watch that exists
-    /// gets the events in addition.
+    /// Watches the file or directory at a path. A link in its last segment is not followed. A watch
+    /// that exists gets the events in addition.
     pub fn add(&mut self, path: &[u8], events: WatchFlags, user: User) -> Result<i32, Errno> {
         if self.descriptor.is_none() {
             self.descriptor = Some(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?);
@@ -92,7 +92,7 @@ impl Kernel {
         Ok(watch)
     }
 
-    /// Counts somebody who wants to know of what cannot be watched.
+    /// Counts a subscriber of a path that cannot be watched.
     pub fn add_unwatched(&mut self, user: &User) {
         self.count += 1;
         self.bytes += user.bytes();
@@ -188,7 +188,7 @@ impl Kernel {
 
     fn end(&self, watch: i32) {
         if let Some(descriptor) = &self.descriptor {
-            // It fails if what was watched is gone.
+            // It fails if the watched file is gone.
             let _ = inotify::remove_watch(descriptor, watch);
         }
     }
@@ -209,5 +209,5 @@ pub(super) const MAX_WATCHES: usize = 4096;
 /// Maximum of their approximate memory, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Approximate memory in bytes of a user and of what is known for it, beside paths.
+/// Approximate memory in bytes of a user and of the facts for it, beside paths.
 const OVERHEAD: usize = 256;

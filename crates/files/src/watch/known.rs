@@ -1,4 +1,4 @@
-//! What is known below a root. Pure: neither the kernel nor a clock is asked.
+//! The facts below a root. Pure: neither the kernel nor a clock is asked.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -27,7 +27,7 @@ struct Answer<A> {
     bytes: usize,
 }
 
-/// Approximate memory in bytes of an entry or an answer, beside its path and what belongs to the
+/// Approximate memory in bytes of an entry or an answer, beside its path and the content of the
 /// answer.
 const OVERHEAD: usize = 192;
 
@@ -40,7 +40,7 @@ pub(super) struct Directory<T> {
     pub file_watch: Option<i32>,
     /// Device and inode number.
     pub id: (u64, u64),
-    /// When it was last compared with what is at its path.
+    /// When it was last compared with the directory at its path.
     pub checked: Instant,
     pub value: Option<T>,
 }
@@ -63,7 +63,7 @@ impl<T, A> Default for Known<T, A> {
 }
 
 impl<T, A: Clone> Known<T, A> {
-    /// Returns what was found at a path, if it is known and young enough.
+    /// Returns the result of the last look-up of a path, if it is stored and young enough.
     pub fn entry(&self, path: &[u8], now: Instant) -> Option<Option<Inspected>> {
         let entry = self.entries.get(path).filter(|entry| is_fresh(entry.at, now))?;
         Some(entry.found)
@@ -74,7 +74,7 @@ impl<T, A: Clone> Known<T, A> {
         self.bytes
     }
 
-    /// Stores what was found at a path.
+    /// Stores the result of a look-up of a path.
     pub fn put_entry(&mut self, path: &[u8], found: Option<Inspected>, at: Instant) {
         self.forget_entry(path);
         self.entries.insert(path.into(), Entry { at, found });

@@ -151,7 +151,7 @@ fn rules_are_read_once_and_again_after_each_kind_of_change() {
     fs::create_dir_all(site.root().join("a/b")).unwrap();
     fs::write(&file, "5").unwrap();
     holds(Some("5"));
-    // What happens beside it concerns nobody.
+    // Changes beside it have no subscriber.
     fs::write(site.root().join("a/b/page"), "x").unwrap();
     fs::create_dir(site.root().join("a/d")).unwrap();
     assert!(!rules().1);
@@ -408,7 +408,8 @@ impl Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Without any time passing, what is known is what is on the disk after each step of others.
+    /// Without any time passing, the facts are those of the disk after each change by another
+    /// program.
     #[test]
     fn what_is_known_is_what_is_on_the_disk(steps in prop::collection::vec(step(), 1..40)) {
         let site = Site::new();
