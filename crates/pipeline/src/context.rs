@@ -50,7 +50,7 @@ impl Context<'_> {
         self.routing.log_error(&site_of(request), line);
     }
 
-    /// Logs what the client of a request has done, or what became of it.
+    /// Logs an action of the client of a request, or its result.
     pub fn log_client(&self, level: Level, request: &Request, problem: fmt::Arguments<'_>) {
         let (target, id) = (shown_target(&request.target), ShownRequestId(request.id));
         let (site, client) = (site_of(request), request.connection.peer.map(|peer| peer.ip()));

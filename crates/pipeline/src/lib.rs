@@ -3,7 +3,7 @@
 //! `handler` has the order of the steps. `htaccess` runs the directives of `.htaccess` files,
 //! `filters` change responses, and `refusals` logs why a request is refused.
 //!
-//! `thread` is the state of one router thread, and `context` what a request uses of it.
+//! `thread` is the state of one router thread, and `context` the part of it that a request uses.
 #![forbid(unsafe_code)]
 
 pub mod context;

@@ -42,7 +42,7 @@ pub struct Listings {
     jobs: Arc<Semaphore>,
 }
 
-/// What a listing depends on, besides the disk.
+/// The inputs of a listing, besides the disk.
 type Key = (Listing, Bytes, Order);
 
 /// The result of a helper.

@@ -19,8 +19,8 @@ use howdah_limits::bandwidth::Bandwidth;
 use howdah_sys::clock;
 use tokio::time::{Sleep, sleep};
 
-/// Limits the bandwidth of a response, unless it has no body. Content in memory counts as that of
-/// `owner`; what may not stay there goes to a file in `tmp`.
+/// Limits the bandwidth of a response, unless it has no body. Content in memory counts for `owner`;
+/// content for which there is no memory goes to a file in `tmp`.
 pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Response) {
     let (mut charge, mut space) = (None, None);
     let source = match std::mem::take(&mut response.body) {
@@ -60,7 +60,8 @@ struct Paced {
 
 impl Drop for Paced {
     fn drop(&mut self) {
-        // Otherwise clients that leave would slow down others with their key, for what nobody gets.
+        // Otherwise clients that leave would slow down others with their key, for bytes that are
+        // never sent.
         if self.pause.is_some() {
             self.bandwidth.give_back(self.next_length(), clock::monotonic_us() * 1000);
         }

@@ -82,7 +82,7 @@ pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
     let is_in =
         |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
     let own = response.fields.iter().filter(|(name, _)| !keep_status || !is_in(&OF_FILES, name));
-    // As in nginx, an intercepted response only keeps what clients need to log in.
+    // As in nginx, an intercepted response keeps only the fields that clients need to log in.
     let keeps_all = error.is_default_error_page;
     let kept = error.fields.iter().filter(|(name, _)| {
         let is_same = |other: &[u8]| name.eq_ignore_ascii_case(other);

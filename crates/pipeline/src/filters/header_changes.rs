@@ -136,7 +136,7 @@ mod tests {
     }
 
     /// Scenario: `map $http_origin $cors` has a value for some origins only, and the application
-    /// states itself what may be cached.
+    /// states itself which responses may be cached.
     #[test]
     fn a_value_whose_variables_are_empty_changes_nothing() {
         let changes = [

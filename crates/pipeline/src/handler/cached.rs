@@ -2,7 +2,7 @@
 //!
 //! 1. `PURGE` and `BAN` of allowed clients purge.
 //! 2. Requests that the cache takes no part in are passed on: other methods, bodies, conditions of
-//!    `bypass`. Those that change something make stored responses invalid.
+//!    `bypass`. Requests that change something make stored responses invalid.
 //! 3. A usable response is sent. A stale one that may bridge its own refresh is refreshed in a task
 //!    without a client.
 //! 4. Otherwise the first request asks the origin; others for the same response wait for it.
@@ -55,7 +55,8 @@ pub async fn ask_through_cache<'s>(
     if let Some(response) = purge(cache, &owner, &exchange.request) {
         return (response, None);
     }
-    // Only this cache says what it can do: an answer to what a client claims is not for others.
+    // Only this cache states its capabilities: a response that depends on those of a client is not
+    // for other clients.
     if exchange.request.fields.iter().any(|(name, _)| esi::is_capability(name)) {
         exchange.request.fields.retain(|name| !esi::is_capability(name));
     }
@@ -79,8 +80,8 @@ pub async fn ask_through_cache<'s>(
     }
 }
 
-/// Appends the key of a request, by what the last response of its path has stated about queries.
-/// Returns false if it is too long.
+/// Appends the key of a request, which depends on the statement of the last response of its path
+/// about queries. Returns false if it is too long.
 fn write_key(
     cache: &ActionCache,
     origin: &Origin,
@@ -283,7 +284,7 @@ impl<'s> Step<'_, 's> {
             return None;
         }
         let (request, settings, now) = (&exchange.request, self.settings(), now());
-        // The response may have stated what it depends on.
+        // The response may have stated the queries that it depends on.
         let mut key = Vec::with_capacity(self.key.len());
         write_key(self.cache, self.origin, request, exchange.started_at, &mut key);
         let found = self.store().find(&key, &request.fields, settings, now).await;

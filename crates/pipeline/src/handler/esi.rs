@@ -1,9 +1,9 @@
 //! Assembles pages from parts ([`howdah_cache::esi`] has the syntax).
 //!
 //! 1. A page is assembled if its action has a cache with `esi`, and the page asks for it. It is
-//!    stored as it is; what a client gets is not stored.
+//!    stored as it is; the assembled page is not stored.
 //! 2. Each include is a GET request of the same client to the same host, which the listener routes
-//!    like any other: the client gets nothing that it could not ask for itself. A part may have
+//!    like any other: the client gets only content that it could request itself. A part may have
 //!    parts.
 //! 3. Depth, number of includes and bytes are limited for a page with all its parts, and the memory
 //!    of all pages.
@@ -101,7 +101,7 @@ impl Budget {
         let Some(left) = self.bytes.checked_sub(len) else {
             return Err(self.exceeded(format!("more than {MAX_BYTES} bytes")));
         };
-        // What is read, and what it is put together to.
+        // The bytes that are read, and the page that they are copied into.
         if !self.memory.hold(2 * (MAX_BYTES - left)) {
             self.is_without_memory = true;
             return Err(self.exceeded("there is no memory left for such pages".to_owned()));
@@ -150,7 +150,7 @@ pub async fn assemble(
     response: &mut Response,
 ) {
     if &*exchange.request.method == b"HEAD" {
-        // The length of what GET would get is not known.
+        // The length of the response to a GET is not known.
         response.body = Body::unsent(None);
         response.fields = fields(&response.fields, true);
         return;

@@ -53,7 +53,7 @@ pub struct Step<'a, 's> {
 pub struct Fetch {
     /// The reason.
     pub reason: Forward,
-    /// What decided, if the stored response is not for this request.
+    /// The decisive fact, if the stored response is not for this request.
     pub why: Option<Bypass>,
     /// The stored response.
     pub stale: Option<Stale>,
@@ -154,7 +154,7 @@ impl<'s> Step<'_, 's> {
         let asked = ask(self.context, self.origin, handling, exchange);
         let (mut response, instruction) = asked.await;
         let mut asked = std::mem::replace(&mut exchange.request, request);
-        // What the origin's handlers have recorded is about this request.
+        // The facts that the origin's handlers have recorded are about this request.
         exchange.request.handling = std::mem::take(&mut asked.handling);
         if self.handling.is_authorized {
             asked.user.get_or_insert_default();
@@ -280,13 +280,13 @@ impl<'s> Step<'_, 's> {
         Ok(storable)
     }
 
-    /// Records a decision, for those who ask why a response was not stored.
+    /// Records a decision, for questions about the reason why a response was not stored.
     pub fn record(&self, request: &Request, status: u16, outcome: Outcome, cause: String) {
         let decision = Decision { at: now(), status, outcome, cause: cause.into() };
         self.store().decisions.record(Place::of(request).url, decision);
     }
 
-    /// Returns the key of a response, and keeps what it states about queries for the next requests.
+    /// Returns the key of a response, and keeps its statement about queries for the next requests.
     fn key_of(&self, response: &Response, exchange: &Exchange<'_>) -> Vec<u8> {
         let (settings, request) = (self.settings(), &exchange.request);
         let variance = Variance::of(&response.fields);
@@ -349,7 +349,7 @@ impl<'s> Step<'_, 's> {
 
     /// Lets those that wait go on by themselves.
     fn refuse(&self, refusal: Refusal, inquiry: Inquiry) {
-        // What holds for this request need not hold for the next.
+        // A reason that holds for this request need not hold for the next.
         let is_of_request = matches!(
             refusal,
             Refusal::Authorization
@@ -463,8 +463,8 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
 }
 
 /// Returns the index of the first of the conditions that holds for a request. Paths are compared
-/// with the one that the client has sent, and with what routes have made of it: `try` and `rewrite`
-/// lead all pages of an application to one script, while the conditions are about pages.
+/// with the one that the client has sent, and with the one that routes have made of it: `try` and
+/// `rewrite` lead all pages of an application to one script, while the conditions are about pages.
 pub fn first_met(
     context: &Context<'_>,
     conditions: &[Match],

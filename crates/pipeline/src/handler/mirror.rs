@@ -4,8 +4,8 @@
 //! 1. A request that the server refuses itself, or that asks for a tunnel, is not copied.
 //! 2. A copy without body is sent at once. One with a body is sent when the original has been
 //!    answered, from what the original has read: it never waits for a copy.
-//! 3. A copy is a task of its own. Whatever becomes of it, the original is answered as without it.
-//!    Copies beyond `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
+//! 3. A copy is a task of its own. Its result has no effect on the original. Copies beyond
+//!    `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
 //! 4. A copy is never copied again: by this server because copies do not pass here, by another one
 //!    because of the field [`MARK`], to which each server adds its own value, so that clients
 //!    cannot prevent copies.
@@ -83,8 +83,8 @@ pub async fn respond_and_copy<'s>(
 ) -> Answer<'s> {
     let mirrors = routed.effects.mirror;
     let request = copy(&exchange.request);
-    // A copy has its place before bytes of a body are kept for it, so that clients who send slowly
-    // cannot fill the memory.
+    // A copy has its place before bytes of a body are kept for it, so that slow clients cannot fill
+    // the memory.
     let places: Vec<_> =
         mirrors.iter().filter_map(|mirror| begin(context, mirror, &request)).collect();
     let longest = places.iter().map(|place| place.0.max_body_size).max().unwrap_or(0);
@@ -131,7 +131,7 @@ struct InProgress(Arc<Mirror>);
 
 impl InProgress {
     fn begin(mirror: &Arc<Mirror>) -> Option<InProgress> {
-        // In one step: one that is left out must not count for others, not even for a moment.
+        // In one step: a copy that is left out must not count for others, not even for a moment.
         let one_more = |count| (count < mirror.concurrency).then(|| count + 1);
         mirror.in_progress.fetch_update(Relaxed, Relaxed, one_more).ok()?;
         Some(InProgress(Arc::clone(mirror)))
@@ -168,7 +168,7 @@ fn start(
     let (thread, snapshot) = (Rc::clone(context.thread), Arc::clone(snapshot));
     spawn_local(async move {
         let InProgress(mirror) = &begun;
-        // What becomes of the copy is in the log of the action that gets it.
+        // The log of the action that gets the copy has its result.
         let _ = timeout(MAX_TIME, send(&thread, &snapshot, mirror, request, body)).await;
     });
 }
@@ -189,7 +189,7 @@ async fn send(
     }
     // The whole body is there.
     routed.effects.buffering.requests = Some(true);
-    // A response that nobody gets is not stored for others.
+    // A response that is dropped is not stored for others.
     routed.effects.cache = None;
     let carrier = StoredBody::new(body);
     let mut exchange = Exchange::new(request, started_at, &carrier);

@@ -142,7 +142,7 @@ pub struct CachePurger {
 }
 
 impl CachePurger {
-    /// Returns what the script of a request may purge.
+    /// Returns the purger for the script of a request, limited to the request's host.
     pub fn new(cache: &ActionCache, origin: &[u8], request: &Request) -> CachePurger {
         let (store, owner) = (Arc::clone(&cache.store), cache.store.owner(origin));
         CachePurger { store, owner, host: request.host.to_vec() }

@@ -35,17 +35,17 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most times that a request that found no memory for directives is tried again.
 const MAX_MEMORY_ROUNDS: u32 = 3;
 
-/// Most times that a request is run again because it needed at once what takes time to know, or to
-/// prepare.
+/// Maximum number of times that a request is run again because it needed at once a result that
+/// takes time to compute.
 pub(super) const MAX_LOOKUP_ROUNDS: u32 = 32;
 
 /// An answer to a request.
 pub struct Answered<'s> {
     /// The response.
     pub response: Response,
-    /// What the response of a script asks of the server.
+    /// The instruction of a script's response to the server.
     pub instruction: Option<Instruction<'s>>,
-    /// There is nothing at the path of the request, and no directive has said what to answer.
+    /// There is nothing at the path of the request, and no directive has chosen the answer.
     pub is_missing: bool,
 }
 
@@ -56,7 +56,7 @@ impl Answered<'_> {
     }
 }
 
-/// What a request to a site needs next.
+/// The next step of a request to a site.
 pub enum Reply<'s> {
     /// Nothing: this is its answer.
     Answered(Answered<'s>),
@@ -89,7 +89,7 @@ pub struct SiteRequest<'a, 's> {
     pub(super) root: &'a [u8],
     pub(super) engine: Rc<Engine>,
     pub(super) world: SiteWorld<'a, 's>,
-    /// What the engine has decided.
+    /// The decision of the engine.
     outcome: Option<Outcome>,
     /// Number of attempts to answer.
     attempts: usize,
@@ -115,7 +115,7 @@ fn refused<'s>(context: &Context<'_>, root: &[u8], asked: &Request) -> Answered<
 }
 
 /// Forgets compiled files, because there is no memory for further ones: those of the site, or those
-/// of all sites. Threads forget what they have derived soon.
+/// of all sites. Threads soon forget the state that they have derived from them.
 fn free_memory(context: &Context<'_>, site: &Site) {
     let is_for_all = SiteMemory::is_total_used_up();
     if is_for_all {
@@ -129,7 +129,7 @@ fn free_memory(context: &Context<'_>, site: &Site) {
 }
 
 impl<'a, 's> SiteRequest<'a, 's> {
-    /// Begins a request to a site with this root. `known` is what is known of it. Error: the
+    /// Begins a request to a site with this root. `known` has the facts about its files. Error: the
     /// answer, without directives.
     pub async fn begin(
         context: &'a Context<'s>,
@@ -182,8 +182,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
                 return Err(refused(context, root, asked));
             }
             let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
-            // Nothing has been answered yet: the request is taken through its phases once more.
-            // What it has met is dropped before.
+            // Nothing has been answered yet: the request is taken through its phases once more. The
+            // results of the last run are dropped before.
             if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
                 lookup_rounds += 1;
                 drop(outcome);
@@ -218,7 +218,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
         }
     }
 
-    /// Returns what the request needs next.
+    /// Returns the next step of the request.
     pub async fn next(&mut self, exchange: &mut Exchange<'_>) -> Reply<'s> {
         while let Some(outcome) = self.outcome.take() {
             self.attempts += 1;

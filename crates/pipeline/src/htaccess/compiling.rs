@@ -24,8 +24,8 @@ use super::lookups::MAX_WAIT;
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Memory of compiled files after which what the allocator holds is returned to the system, in
-/// bytes. Compiling needs several times the memory of its result, and leaves it in pieces.
+/// Memory of compiled files, in bytes, after which the allocator returns its free memory to the
+/// system. Compiling needs several times the memory of its result, and leaves it in pieces.
 const RELEASE_AFTER: usize = 32 << 20;
 
 /// Memory of the files that were compiled since then, in bytes.

@@ -8,7 +8,7 @@
 //!    limited number of bytes read.
 //! 3. Conditions need the results of their sub-requests at once, and directives of directories are
 //!    always needed at once. A result that is not there is noted ([`Wanted`]); once the request has
-//!    been run, what is noted is computed, and the request is run again.
+//!    been run, the noted results are computed, and the request is run again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -49,7 +49,7 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 pub(super) enum Wanted {
     /// A search of the file at a path.
     Search { path: Vec<u8>, query: Query },
-    /// What is read of the file at a path.
+    /// The content of the file at a path, or a part or digest of it.
     Read { path: Vec<u8>, reading: Reading },
     /// The names in a directory.
     List { path: Vec<u8> },
@@ -67,7 +67,7 @@ pub(super) enum Answer {
     Checked(Option<bool>),
 }
 
-/// Opens what is in a site.
+/// Opens files and directories of a site.
 pub(super) trait Opener {
     /// Opens a file.
     fn file(&self, path: &[u8]) -> io::Result<File>;
@@ -81,7 +81,7 @@ pub(super) trait Opener {
 pub(super) struct Lookups {
     client: Option<IpAddr>,
     known: RefCell<Vec<(Wanted, Answer)>>,
-    /// What was wanted at once and is not known.
+    /// Results that were needed at once and are not known.
     wanted: RefCell<Vec<Wanted>>,
     /// Directories whose directives were wanted and are not known.
     wanted_directories: RefCell<BTreeSet<Vec<u8>>>,
@@ -141,7 +141,7 @@ impl Lookups {
         self.is_refused.set(true);
     }
 
-    /// Says whether results are needed at once; returns what held before.
+    /// Sets whether results are needed at once; returns the previous value.
     pub fn set_immediate(&self, is_immediate: bool) -> bool {
         self.is_immediate.replace(is_immediate)
     }
@@ -165,7 +165,7 @@ impl Lookups {
         is_new
     }
 
-    /// Computes what was wanted at once. Returns false if there was nothing.
+    /// Computes the results that were needed at once. Returns false if there were none.
     pub async fn catch_up(&self, site: &Site, opener: &dyn Opener) -> bool {
         let wanted = self.wanted.take();
         for wanted in &wanted {
@@ -238,7 +238,7 @@ impl Lookups {
         result
     }
 
-    /// Notes what was wanted at once.
+    /// Notes a result that is needed at once.
     fn note(&self, wanted: &Wanted) {
         let mut all = self.wanted.borrow_mut();
         if all.len() < MAX_RESULTS && !all.contains(wanted) {
@@ -277,8 +277,8 @@ impl Lookups {
         }
     }
 
-    /// Reads what has been opened, of which a number of bytes may be read. `read` also returns how
-    /// many it has read.
+    /// Opens a file or directory and reads it on another thread. `read` gets the maximum number of
+    /// bytes, and also returns the number that it has read.
     async fn read<O: Send + 'static, T: Send + 'static>(
         &self,
         site: &Site,
@@ -297,7 +297,7 @@ impl Lookups {
             drop(turn);
             (result, bytes, processor_time().saturating_sub(start))
         });
-        // A network drive may never answer; what the site reads next then waits, too.
+        // A network drive may never answer; the site's next reads then wait, too.
         let ended = timeout(MAX_WAIT, job).await.map_err(|_| io::ErrorKind::TimedOut)?;
         let (result, bytes, time) = ended.map_err(|_| io::Error::other("the search has failed"))?;
         self.bytes.set(self.bytes.get().saturating_add(bytes));

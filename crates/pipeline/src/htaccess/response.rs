@@ -154,7 +154,7 @@ impl SiteRequest<'_, '_> {
             record.headers_out.unset(b"Content-Encoding");
         }
         if record.is_head_invalid {
-            // What was to be sent must not be sent without its fields.
+            // The response must not be sent without its fields.
             response = refuse(RequestError::Internal);
         }
         response.fields = exchange::fields(&record.headers_out);

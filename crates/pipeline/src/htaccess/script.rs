@@ -1,4 +1,4 @@
-//! Scripts that the engine has chosen: how they are run, and what the log says of them.
+//! Scripts that the engine has chosen: how they are run, and their lines in the log.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

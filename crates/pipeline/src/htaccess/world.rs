@@ -38,10 +38,10 @@ const MAX_ROUNDS: u32 = 3;
 /// The same for a file that is empty.
 const MAX_ROUNDS_OF_EMPTY: u32 = 60;
 
-/// What is known of a site without a system call.
+/// The facts about a site that need no system call.
 pub type Known<'a> = WatchedView<'a, KnownDirectives, Head>;
 
-/// A path, and what it names with links followed.
+/// A path, and the state of its file with links followed.
 type Looked = (Box<[u8]>, Option<FileInfo>);
 
 /// A directory, and its directives.
@@ -54,7 +54,7 @@ pub(super) struct SiteWorld<'a, 's> {
     /// Root directory, without a slash at its end.
     pub root: &'a [u8],
     pub request: &'a Request,
-    /// What is known without a system call; `None` if changes on the disk are not reported.
+    /// The facts that need no system call; `None` if changes on the disk are not reported.
     known: Option<Known<'a>>,
     /// The last path that was looked at with links followed.
     last: RefCell<Option<Looked>>,
@@ -91,7 +91,7 @@ impl<'a, 's> SiteWorld<'a, 's> {
         }
     }
 
-    /// Drops what the request has met, so that it takes no memory while the request waits.
+    /// Drops the results of the last run, so that they take no memory while the request waits.
     pub fn forget(&mut self) {
         self.known = None;
         self.last.take();
@@ -106,8 +106,8 @@ impl<'a, 's> SiteWorld<'a, 's> {
     }
 }
 
-/// Takes the changes on the disk that have been reported, and returns what is known of a site after
-/// them; `None` if changes of it are not reported.
+/// Takes the changes on the disk that have been reported, and returns the facts about a site after
+/// them; `None` if its changes are not reported.
 pub fn known<'a>(context: &Context<'a>, site: &Site, root: &[u8]) -> Option<Known<'a>> {
     let thread = context.thread;
     thread.directories.below(&thread.files, &site.files, root, &site.file, context.routing.now)
@@ -152,7 +152,7 @@ impl SiteWorld<'_, '_> {
         })
     }
 
-    /// Looks a path up among what is known.
+    /// Looks a path up among the known facts.
     fn known(&self, path: &[u8]) -> WatchedEntry {
         match (&self.known, self.location(path)) {
             (Some(known), Some(place)) => known.look_up(place.path),
@@ -160,8 +160,8 @@ impl SiteWorld<'_, '_> {
         }
     }
 
-    /// Returns a path without `..`, which the file server does not open; `None` if one leads out of
-    /// the root, or is behind what is no directory.
+    /// Returns a path without `..`, which the file server does not open; `None` if the path leads
+    /// out of the root, or through a file that is no directory.
     fn without_dots<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
         if memchr::memmem::find(path, b"/..").is_none() {
             return Some(Cow::Borrowed(path));
@@ -203,7 +203,7 @@ impl SiteWorld<'_, '_> {
         self.context.thread.files.open_at(&self.site.files, place, self.request)
     }
 
-    /// Computes what the request wanted to know at once. Returns false if that was nothing;
+    /// Computes the results that the request needed at once. Returns false if there were none;
     /// otherwise the request can be run again.
     pub async fn catch_up(&self) -> bool {
         let directories = self.lookups.take_wanted_directories();
@@ -298,7 +298,7 @@ impl SiteWorld<'_, '_> {
             Err(error) => Err(cannot_be_seen(&path, &error)),
         };
         self.site.compiled.record_change();
-        // What is not permitted is to be in the log again after some time.
+        // A denied access is logged again after some time.
         let is_logged = compiled.as_ref().is_err_and(|broken| broken.is_logged);
         let is_other_mistake = is_logged || self.site.memory.refusals() != refusals;
         let is_file_at_fault = compiled.is_ok() || !is_other_mistake;
@@ -483,7 +483,7 @@ impl World for SiteWorld<'_, '_> {
     }
 }
 
-/// Returns the state of what a path names, for directives.
+/// Returns the state of a file or directory, for directives.
 fn file_info(found: Inspected) -> FileInfo {
     FileInfo {
         kind: match found.kind {
@@ -512,8 +512,8 @@ fn stamp_of(metadata: &std::fs::Metadata) -> Stamp {
     }
 }
 
-/// Returns the result of a file that cannot be opened. What is not permitted has its line in the
-/// log already.
+/// Returns the result of a file that cannot be opened. A denied access has its line in the log
+/// already.
 fn cannot_be_seen(path: &[u8], problem: &io::Error) -> Broken {
     let path = String::from_utf8_lossy(path);
     let is_logged = problem.kind() == io::ErrorKind::PermissionDenied;
