@@ -1,5 +1,4 @@
-//! State of sites with `.htaccess` files: what threads and configurations keep of them between
-//! requests.
+//! State of sites with `.htaccess` files, which threads and configurations keep between requests.
 //!
 //! - `site`: the settings of an application or a share, and the engines of a thread.
 //! - `compiled`: compiled files, which threads share.

@@ -1,7 +1,7 @@
-//! What a request uses of the document, and what routes decide.
+//! The part of the document that requests use, and the decisions of routes.
 //!
 //! `snapshot` is the compiled document. `route` takes a request through it, to an action; `auth`
-//! checks passwords for it. `htaccess_state` is what is kept of sites with `.htaccess` files, and
+//! checks passwords for it. `htaccess_state` is the state of sites with `.htaccess` files, and
 //! `request_log` limits the log lines of each site.
 #![forbid(unsafe_code)]
 

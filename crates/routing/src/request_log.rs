@@ -4,7 +4,7 @@
 //! the listener.
 //!
 //! 1. Lines about problems are limited by their bytes, to the lasting rate of an application.
-//! 2. Lines about what clients have done are limited by their number. One client has half of them.
+//! 2. Lines about actions of clients are limited by their number. One client has half of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -73,7 +73,7 @@ impl RequestLog {
         self.log.write_about(&self.lines_of(site).rate, site, level, line);
     }
 
-    /// Writes a line about what a client has done, or leaves it out and counts it.
+    /// Writes a line about an action of a client, or leaves it out and counts it.
     pub fn write_of_client(
         &self,
         site: &Arc<str>,

@@ -49,7 +49,7 @@ pub use self::step::{Check, Decision, Origin, Step};
 /// Maximum number of actions and routes on the way of a request, as in Unit; ends loops.
 const MAX_PASSES: usize = 256;
 
-/// What holds for a request on its way.
+/// The state of a request in its routes.
 #[derive(Debug, Default)]
 pub struct Routed<'s> {
     /// Options of the actions on its way.
@@ -373,7 +373,7 @@ impl<'s> Routing<'s> {
         self.log.log().write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
     }
 
-    /// Continues with an action: with its next check, or behind the last one with what it does.
+    /// Continues with an action: with its next check or, after the last one, with its handler.
     fn action(
         &self,
         action: &'s Action,
@@ -511,8 +511,7 @@ fn enter_action<'s>(step: &'s RouteStep, request: &mut Request) -> Next<'s> {
     Next::Action(&step.action)
 }
 
-/// Adds what an action has for scripts: variables, whose values are those at this moment, and
-/// settings.
+/// Adds an action's variables for scripts, with the values of this moment, and its settings of PHP.
 fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) {
     let (variables, settings) = (&action.options.environment, &action.options.php_settings);
     if variables.is_empty() && settings.is_empty() {

@@ -19,10 +19,10 @@ const MAX_DIRECTORIES: usize = 4096;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// Approximate memory of all compiled files that are kept, for each site, in bytes. Less than a
-/// site may use: what is in use besides, for example by requests that run, needs memory, too.
+/// site may use: other state, for example of running requests, needs memory, too.
 const MAX_COMPILED_BYTES: usize = 48 << 20;
 
-/// Approximate memory in bytes of an entry, beside its path and what was compiled.
+/// Approximate memory in bytes of an entry, beside its path and the compiled file.
 const ENTRY_BYTES: usize = 256;
 
 /// State of a file. Any change of the file changes it, unless two come within a tick of the clock;
@@ -68,8 +68,8 @@ pub type Compiled = Result<Arc<DirConfig>, Broken>;
 /// Directives of a directory; `None` if it has no file of them.
 pub type Directives = Result<Option<Arc<DirConfig>>, Broken>;
 
-/// What a thread knows of the directives of a directory; `None` if it has no file of them. Only
-/// [`CompiledFiles`] keeps them, so that their memory can be counted and freed.
+/// The directives of a directory, as a thread keeps them; `None` if the directory has no file of
+/// them. Only [`CompiledFiles`] keeps them, so that their memory can be counted and freed.
 pub type KnownDirectives = Option<Weak<DirConfig>>;
 
 /// The files of all sites.
@@ -140,8 +140,8 @@ impl CompiledFiles {
         }
     }
 
-    /// Records that a file was compiled: what threads have derived from an earlier state is of no
-    /// more use.
+    /// Records that a file was compiled: the state that threads have derived from an earlier one is
+    /// out of date.
     pub fn record_change(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl CompiledFiles {
     }
 }
 
-/// Returns the approximate memory of a compiled file, or of what is wrong with it, in bytes.
+/// Returns the approximate memory of a compiled file, or of its error, in bytes.
 fn compiled_size(directory: &[u8], compiled: &Compiled) -> usize {
     let size = compiled.as_ref().map_or_else(|broken| broken.message.len(), |config| config.size);
     size + directory.len() + ENTRY_BYTES

@@ -2,8 +2,8 @@
 //!
 //! Most files of most sites are sent under directives that do not look at the request
 //! ([`is_constant`](howdah_htaccess::config::DirConfig::is_constant)), or under none. The head of
-//! such an answer is kept with what is known of the site's directories, which forgets it when one
-//! of them, its directives or the file changes.
+//! such an answer is kept with the facts about the site's directories, and dropped when one of
+//! them, its directives or the file changes.
 
 use howdah_http::message::{FieldBlock, Request};
 

@@ -36,7 +36,7 @@ const MAX_FOREIGN_HANDLERS: usize = 16;
 pub struct Site {
     /// Distinguishes sites; a new configuration has new sites.
     pub id: u64,
-    /// What holds outside of the files, or what is wrong with the settings.
+    /// The configuration outside of the files, or the error in the settings.
     pub base: Result<Base, Broken>,
     /// Name of the files.
     pub file: Box<[u8]>,
@@ -46,7 +46,7 @@ pub struct Site {
     pub scripts: Option<Box<str>>,
     /// Files that have been compiled.
     pub compiled: Arc<CompiledFiles>,
-    /// Memory of what was compiled.
+    /// Memory of the compiled files.
     pub memory: Arc<SiteMemory>,
     /// Checks of passwords.
     pub passwords: Passwords,
@@ -121,8 +121,8 @@ impl Site {
         }
     }
 
-    /// Returns what the document says about the file at a path below the root. Names that begin
-    /// with a dot are hidden as in shares; a rule may lead to a `.well-known` of any directory.
+    /// Returns the document's rule for the file at a path below the root. Names that begin with a
+    /// dot are hidden as in shares; a rule may lead to a `.well-known` of any directory.
     pub fn rule(&self, path: &[u8]) -> FileRule {
         let has = |list: &Option<Patterns>| list.as_ref().is_some_and(|list| list.matches(path));
         if has(&self.closed) {
@@ -160,7 +160,7 @@ fn compile_lists<const N: usize>(
     Ok(compiled)
 }
 
-/// Returns what holds outside of the files.
+/// Returns the configuration outside of the files.
 fn base(
     settings: &Htaccess,
     runs_scripts: bool,
@@ -212,7 +212,7 @@ impl Engines {
     ///
     /// # Errors
     ///
-    /// What is wrong with the settings of the site.
+    /// The settings of the site have an error.
     pub fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
         let mut engines = self.0.borrow_mut();
         let changes = site.compiled.changes();

@@ -91,9 +91,9 @@ impl Routing<'_> {
         redirect(request, share.prefix.as_ref())
     }
 
-    /// Tries each path of the share in turn. The path of a request that `is_longer` than what the
-    /// client sent names the file alone: what was added is no `PATH_INFO` of a script that the
-    /// client named, such as `/index.html` in `/index.php/index.html`.
+    /// Tries each path of the share in turn. A request path that `is_longer` than the client's
+    /// names the file alone: the added part is no `PATH_INFO` of a script that the client named,
+    /// such as `/index.html` in `/index.php/index.html`.
     fn find(
         &self,
         share: &Share,

@@ -1,4 +1,4 @@
-//! What routing decides: a check that a request has to pass first, or its handler.
+//! The decision of routing: a check that a request has to pass first, or its handler.
 
 use std::sync::Arc;
 

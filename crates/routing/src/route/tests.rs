@@ -64,7 +64,7 @@ impl Routes {
         self.router().route("*:80", request)
     }
 
-    /// Returns the decision about a request; what a check precedes is refused.
+    /// Returns the decision about a request; a decision behind a check is refused.
     fn decide(&self, request: &mut Request) -> (Decision, Effects<'_>) {
         let (routed, step) = self.route(request);
         (step.without_checks(), routed.effects)
@@ -180,7 +180,7 @@ fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
     let place = r#""rewrite" does not expand to a path: /routes/5/action/rewrite gives "#;
     assert!(log.contains(&format!("{place}\"y\": ")), "{log}");
     assert!(log.contains(&format!("{place}\"/../a\": ")), "{log}");
-    // What a client sends is shortened, and cannot look like another line.
+    // Text of a client is shortened, and cannot look like another line.
     let long = format!("/bad?x=a%0A%22%FF{}", "b".repeat(5000));
     assert_eq!(routes.status(&long), 500);
     let log = routes.log();

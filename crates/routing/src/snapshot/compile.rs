@@ -318,8 +318,9 @@ impl ActionCompiler<'_, '_> {
     }
 }
 
-/// Returns the name of what answers the requests of an action. Files belong to the application that
-/// runs their scripts, or gets the requests for which there is no file.
+/// Returns the name of the application, share or upstream that answers the requests of an action.
+/// Files belong to the application that runs their scripts, or gets the requests for which there is
+/// no file.
 fn site(kind: &ActionKind, source: &config::ActionKind) -> Option<Arc<str>> {
     match (kind, source) {
         (ActionKind::Pass(pass), _) => application(pass),

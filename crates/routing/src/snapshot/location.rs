@@ -40,7 +40,7 @@ pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     encode_pieces(&text, &pieces)
 }
 
-/// Returns what the value of a variable is; `is_all` if the template has no other part.
+/// Returns the kind of a variable's value; `is_all` if the template has no other part.
 fn piece(variable: &Variable, is_all: bool) -> Piece {
     match variable {
         Variable::RequestUri | Variable::Arguments => Piece::Sent,

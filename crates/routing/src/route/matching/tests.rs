@@ -136,7 +136,7 @@ fn arguments_and_cookies_are_known_by_every_name_that_php_makes_the_same() {
         assert!(is(cookie), "{cookie}");
     }
     assert!(!is("Debug=1") && !is("adebug=1"));
-    // What permits must hold for each of them.
+    // A condition that permits must hold for each of them.
     let allow = r#"{"arguments": {"id": "5"}}"#;
     assert!(holds_target(allow, "/?id=5") && !holds_target(allow, "/?id=5&id[]=6"));
 }
