@@ -7,9 +7,10 @@
 //!    the current configuration (`commit`).
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
-//!    certificates (`certificate_reload`), brings back what is out (`out`, `listeners`), answers
-//!    the supervisor's pings (`ping`), and carries out commands of certificate renewal (`command`)
-//!    until it stops (`shutdown`). Questions of the control API are answered beside it (`answers`).
+//!    certificates (`certificate_reload`), retries the parts that are out (`out`, `listeners`),
+//!    answers the supervisor's pings (`ping`), and carries out commands of certificate renewal
+//!    (`command`) until it stops (`shutdown`). Questions of the control API are answered beside it
+//!    (`answers`).
 
 mod answers;
 mod appeared;

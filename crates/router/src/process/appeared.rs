@@ -26,8 +26,8 @@ pub(super) struct AppearanceWatch {
 }
 
 impl ControlThread {
-    /// Looks at what the router may not read if it is time. Returns the time of the next look;
-    /// `None` if there is nothing of the kind.
+    /// Looks, if due, for directories that have appeared and that the router may not read. Returns
+    /// the time of the next look; `None` if no path needs one.
     pub(super) async fn look_for_appearances(
         &mut self,
         watch: &mut AppearanceWatch,

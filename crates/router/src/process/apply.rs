@@ -21,7 +21,7 @@ use super::prepare::Prepared;
 use super::threads::thread_count;
 use super::trigger::{CHANGE_TIMEOUT, Trigger};
 
-/// Reason for which a configuration was not applied: one line with the problem and what to do.
+/// Reason for which a configuration was not applied: one line with the problem and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApplyError {
     /// A resource that the configuration needs is not available.
@@ -61,8 +61,8 @@ impl ControlThread {
         });
         let mut outcome = match config {
             Ok(config) => {
-                // Who changes something through the API is told why it cannot run; a document that
-                // is read again is taken over without what cannot.
+                // A change through the API is refused with the reason if a part cannot run; a
+                // document that is read again is applied without that part.
                 let is_reload = restart != Restart::Nothing && !self.is_strict;
                 let applied = self.apply(config, Trigger::Change { generation, is_reload }).await;
                 applied.map_or_else(ChangeOutcome::from, |()| ChangeOutcome::Done)

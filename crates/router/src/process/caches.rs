@@ -1,4 +1,4 @@
-//! What the control API asks caches, and has them purge.
+//! The control API's questions to caches, and its purges.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,7 +30,7 @@ impl Commands {
         tokio::task::spawn_blocking(all).await.ok().flatten()
     }
 
-    /// Returns what is known about a URL, by cache; `None` as for a purge.
+    /// Returns the state of a URL in each cache; `None` as for a purge.
     pub async fn inspect_caches(
         &self,
         cache: Option<&str>,

@@ -85,7 +85,7 @@ impl Commands {
         found.map(|application| Pool::of(application, true)).collect()
     }
 
-    /// Returns what router threads share.
+    /// Returns the state that router threads share.
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }

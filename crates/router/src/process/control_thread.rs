@@ -167,8 +167,8 @@ impl ControlThread {
     }
 
     /// Waits until the applications that were adopted early are ready or have failed, for
-    /// [`START_TIMEOUT`] at most. All are served meanwhile: only who has begun the start or the
-    /// reload waits.
+    /// [`START_TIMEOUT`] at most. All are served meanwhile: only the process that has begun the
+    /// start or the reload waits.
     pub(super) async fn wait_for_starts(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.pools.are_starting() && !self.is_hurried {

@@ -97,7 +97,7 @@ impl EventLoop {
                 self.control.update_out_parts();
                 out_due = Some(now + OUT_INTERVAL);
             }
-            // Nothing that was mended is missed; what breaks causes an event.
+            // The short interval finds repaired parts; a part that breaks causes an event.
             let calm = self.control.out.is_empty().then_some(CALM_OUT_INTERVAL);
             let out_timer = out_due.map(|due| due + calm.unwrap_or_default());
             self.update_renewer();

@@ -1,7 +1,7 @@
 //! The parts of the configuration that are out: they cannot run, alone, and the rest is served.
 //!
-//! [`OutParts`] compares what is out now with what was out before. It is pure: the time is an
-//! argument.
+//! [`OutParts`] compares the parts that are out now with those that were out before. It is pure:
+//! the time is an argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum PartKind {
     Cache,
     /// A database of addresses.
     Table,
-    /// A file of the document: what it defines is out, or as it was before.
+    /// A file of the document: its definitions are out, or as they were before.
     Include,
     /// The state directory: changes cannot be stored.
     State,
@@ -59,7 +59,7 @@ impl PartKind {
 pub enum Extent {
     /// No part of it works.
     Out,
-    /// It works with what it had before a file broke, or is a certificate that has expired.
+    /// It works with its former content since a file broke, or is a certificate that has expired.
     Stale,
     /// All of it works, but not for long or not as configured: a certificate before its end, an
     /// application whose worker script another script stands in for.
@@ -84,7 +84,7 @@ pub struct OutPart {
     pub name: String,
     /// How much of it works.
     pub extent: Extent,
-    /// Why it is out, and what to do.
+    /// Why it is out, and the remedy.
     pub reason: String,
     /// Since when.
     pub since: SystemTime,
@@ -171,7 +171,7 @@ impl OutParts {
     }
 
     /// Returns the names in one line of at most about `limit` characters; empty if nothing is out.
-    /// What still works is left out.
+    /// Parts that still work are left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
         let out: Vec<_> = self.out.values().filter(|part| !part.extent.is_warning()).collect();
@@ -195,7 +195,7 @@ impl OutParts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Attempts(u32);
 
-/// The longest pause: what was mended is in use again within twice this time.
+/// Maximum pause: a repaired part is in use again within twice this time.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Attempts {

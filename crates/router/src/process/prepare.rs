@@ -78,7 +78,7 @@ impl Awaited {
 
 impl ControlThread {
     /// Prepares a configuration. The error is one line with the place in the document, the problem
-    /// and what to do.
+    /// and the remedy.
     pub(super) async fn prepare(
         &mut self,
         current: &Snapshot,

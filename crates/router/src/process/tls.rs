@@ -22,7 +22,7 @@ use crate::check;
 pub(super) type TlsListeners = HashMap<String, Arc<TlsListener>>;
 
 impl ControlThread {
-    /// Prepares the TLS of listeners. The error names the listener, the problem and what to do.
+    /// Prepares the TLS of listeners. The error names the listener, the problem and the remedy.
     pub(super) async fn prepare_tls_listeners(
         &mut self,
         current: &Snapshot,
@@ -98,7 +98,7 @@ impl ControlThread {
     }
 
     /// Prepares the TLS of connections to other servers. The error names the place in the document,
-    /// the problem and what to do.
+    /// the problem and the remedy.
     pub(super) async fn prepare_tls_clients(
         &mut self,
         current: &Snapshot,

@@ -1,4 +1,4 @@
-//! Why a configuration is applied, and what may be out in it.
+//! Why a configuration is applied, and which parts of it may be out.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub(super) enum Trigger {
     /// The router starts. An application that cannot run must not keep the others from being
     /// served: its site may have caused that.
     Start(StartPolicy),
-    /// The configuration changes. What cannot run and is new in it refuses the change, so that its
-    /// author knows; what could not run before stays out.
+    /// The configuration changes. A new part that cannot run causes the change to be refused, so
+    /// that its author knows; parts that could not run before stay out.
     Change {
         /// Number of the new configuration.
         generation: u32,
-        /// The document was read again from its source: only what cannot run is out.
+        /// The document was read again from its source: only parts that cannot run are out.
         is_reload: bool,
     },
     /// Certificate files of the current configuration have changed.

@@ -72,12 +72,12 @@ pub(super) struct PooledApplication {
     pub(super) is_damaged: bool,
     /// The last failure; logged once.
     pub(super) failure: Option<Problem>,
-    /// Why its processes are not those of its files, or may not be, and what to do.
+    /// Why its processes are not those of its files, or may not be, and the remedy.
     pub(super) not_replaced: Option<String>,
     /// A reload has changed it to one that cannot run; it goes on as it was.
     pub(super) kept: Option<Box<Kept>>,
-    /// Why it could not start, or what it lacks while it runs, as the supervisor has found without
-    /// a start.
+    /// Why it could not start, or its problem while it runs, found by the supervisor without a
+    /// start.
     pub(super) foreseen: Option<Problem>,
     /// Was started without a request, to learn whether it can run again.
     pub(super) is_trial: bool,
@@ -227,8 +227,8 @@ impl PooledApplication {
         }
     }
 
-    /// Returns true if it has failed, so that a start must show when it can run again. What the
-    /// supervisor sees without a start needs none.
+    /// Returns true if it has failed, so that a start must show when it can run again. A problem
+    /// that the supervisor sees without a start needs none.
     pub(super) fn needs_trial(&self) -> bool {
         self.instance.is_none() && self.failure.is_some() && self.foreseen.is_none()
     }
@@ -283,7 +283,7 @@ impl PooledApplication {
         self.instance.as_ref().map_or((0, 0), |_| self.sizing.memory_usage(self.workers()))
     }
 
-    /// Returns the load of the queue and what runs for it.
+    /// Returns the load of the queue and the state of its workers.
     pub(super) fn load(&self, load: Load) -> (Load, PoolState) {
         let workers = self.workers();
         let running = PoolState {

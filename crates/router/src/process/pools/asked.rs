@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-/// A restart in progress, and who waits for its outcome.
+/// A restart in progress, and the receivers of its outcome.
 #[derive(Debug)]
 pub(super) struct AskedRestart {
     /// Name of the application.
     pub(super) name: String,
     /// Time at which it has failed.
     pub(super) deadline: Instant,
-    /// Those who wait.
+    /// The receivers of the outcome.
     pub(super) waiting: Vec<oneshot::Sender<Result<(), String>>>,
 }

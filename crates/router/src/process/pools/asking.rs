@@ -10,8 +10,8 @@ use super::asked::AskedRestart;
 
 impl Pools {
     /// Begins to replace all workers of an application. `done` gets the outcome; with an error, the
-    /// former workers go on. A restart in progress begins anew: what it waits for may have been
-    /// mended.
+    /// former workers go on. A restart in progress begins anew: the obstacle for which it waits may
+    /// have been removed.
     pub(in crate::process) fn ask_for_restart(
         &mut self,
         name: &str,
@@ -42,7 +42,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Ends the restarts that are ready or have failed, and tells those who wait. Returns the
+    /// Ends the restarts that are ready or have failed, and sends their outcomes. Returns the
     /// outcomes for which nobody waits any more.
     pub(in crate::process) fn advance_asked_restarts(
         &mut self,

@@ -19,7 +19,7 @@ pub(super) struct Kept {
     refused: config::Application,
     /// The configuration that requests have.
     pub(super) in_use: config::Application,
-    /// Why it goes on as it was, and what to do.
+    /// Why it goes on as it was, and the remedy.
     pub(super) reason: String,
 }
 

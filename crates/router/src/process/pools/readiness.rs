@@ -241,8 +241,8 @@ impl Pools {
 }
 
 impl PooledApplication {
-    /// Returns true if it cannot run because of its own part of the document or what that names,
-    /// such as a user, and not because of PHP.
+    /// Returns true if it cannot run because of its own part of the document, or an object that
+    /// this part names, such as a user, and not because of PHP.
     fn is_mistaken(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.kind != ProblemKind::Other)
     }
@@ -308,7 +308,7 @@ fn start_scripts(config: &config::Application) -> Vec<String> {
     scripts
 }
 
-/// Returns what an application waits for that does not start.
+/// Describes the possible reasons why an application takes long to start.
 fn waits_for(scripts: &[String]) -> String {
     let scripts = match scripts {
         [] => "a preload script".to_owned(),

@@ -127,7 +127,8 @@ impl Pools {
         link.send(&ToSupervisor::Measure { application: number })?;
         if !is_preparing {
             app.queue.set_instance(app.instance.clone());
-            // One that was adopted before its first start still gets what it has from the start.
+            // An application that was adopted before its first start still gets its initial
+            // workers.
             if !std::mem::take(&mut app.is_waived) {
                 return Ok(());
             }

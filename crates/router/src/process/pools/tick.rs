@@ -134,8 +134,8 @@ impl Pools {
         Ok(None)
     }
 
-    /// Ends the instances that do not start, so that they start anew: what they wait for may have
-    /// been mended.
+    /// Ends the instances that do not start, so that they start anew: the obstacle for which they
+    /// wait may have been removed.
     pub(in crate::process) fn end_overdue(&mut self) -> io::Result<()> {
         for app in self.applications.iter_mut().filter(|app| app.is_overdue) {
             if let (Some(number), Some(_)) = (app.number(), app.starting_since.take()) {
