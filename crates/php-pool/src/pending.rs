@@ -81,7 +81,7 @@ pub struct PendingResponse {
     interim: VecDeque<ScriptHead>,
     head: Option<ScriptHead>,
     head_taken: bool,
-    /// The script has flushed: the client gets what there is.
+    /// The script has flushed: the client gets the response so far.
     is_flushed: bool,
     body: Spool,
     ended: bool,
@@ -244,9 +244,9 @@ impl PendingResponse {
         })
     }
 
-    /// Returns true if the client may have the response so far. What a worker has published only
-    /// because of a message for the log waits for the rest: the length is known then, and a worker
-    /// that dies before costs a 502 and no page that is cut.
+    /// Returns true if the client may have the response so far. A part that a worker has published
+    /// only because of a message for the log waits for the rest: the length is known then, and if
+    /// the worker dies before, the client gets a 502 and no truncated page.
     fn is_released(&self) -> bool {
         self.ended || self.is_flushed || self.body.len() >= MAX_HELD
     }

@@ -383,8 +383,8 @@ impl Queue {
         load
     }
 
-    /// Returns the name of the part of the shared memory, or of what belongs to it, that workers
-    /// have damaged; `None` if there is none.
+    /// Returns the name of the part of the shared memory, or of the eventfds, that workers have
+    /// damaged; `None` if there is none.
     pub fn damage(&self) -> Option<&'static str> {
         let inner = self.lock();
         let serving = inner.serving.as_ref()?;

@@ -186,7 +186,7 @@ impl Counters {
         self.opcache = done.opcache.or(self.opcache);
     }
 
-    /// Forgets what belongs to an instance.
+    /// Forgets the state of an instance.
     pub(super) fn instance_ended(&mut self) {
         self.opcache = None;
     }

@@ -23,7 +23,7 @@ const MEDIAN_SAMPLES: usize = 5;
 const WAIT_MEAN_SECONDS: f64 = 3.0;
 /// PHP's default `memory_limit` in bytes, for an application without a setting.
 const USUAL_LIMIT: u64 = 128 << 20;
-/// Memory of a worker in bytes beyond what `memory_limit` bounds.
+/// Memory of a worker in bytes in addition to `memory_limit`.
 const OVERHEAD_BYTES: u64 = 12 << 20;
 
 /// Processors and memory of the machine at the time of a sample.

@@ -20,7 +20,7 @@ const DEMAND_TIME: Duration = Duration::from_secs(1);
 /// Maximum time that a number of requests counts for: an application without requests is not asked.
 const MAX_STEP: Duration = Duration::from_millis(200);
 
-/// What an application has and needs.
+/// The memory that an application has and needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryClaim {
     /// True if the number of workers is automatic.

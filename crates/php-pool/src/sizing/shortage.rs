@@ -1,4 +1,4 @@
-//! Tells whether memory is short, so that the server frees what it can do without.
+//! Detects a shortage of memory, in which the server frees memory that it does not need.
 
 use std::time::{Duration, Instant};
 

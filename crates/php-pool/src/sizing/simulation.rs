@@ -1,6 +1,7 @@
 //! Simulates a machine whose workers use memory and processors like scripts. The number of workers
 //! is sized as in the server, and compared with every fixed number. The load is that of recorded
-//! days of real sites ([`recorded`](super::recorded)); synthetic loads test what those lack.
+//! days of real sites ([`recorded`](super::recorded)); synthetic loads test the situations that
+//! those lack.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -72,8 +72,8 @@ impl PhpThread {
                 quiet = if self.tick.next().await == 0 { quiet + 1 } else { 0 };
                 self.drain();
             }
-            // Workers find out with the thread's next sleep, which finds what they have left until
-            // then.
+            // Workers notice it with the thread's next sleep, which also finds the responses that
+            // they have left until then.
             self.tick.stop();
         }
     }

@@ -1,6 +1,6 @@
 //! A timer with which a busy thread looks for responses by itself. While it runs, workers need not
-//! wake the thread for each response: they wake it for several at once. The timer is what limits
-//! the delay if the next request of a worker takes long.
+//! wake the thread for each response: they wake it for several at once. The timer limits the delay
+//! if the next request of a worker takes long.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

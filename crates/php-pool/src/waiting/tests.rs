@@ -170,7 +170,8 @@ fn of_an_overloaded_flow_those_that_wait_too_long_are_given_up() {
 }
 
 proptest! {
-    /// Each request is served once and in the order of its flow, whatever is withdrawn meanwhile.
+    /// Each request is served once and in the order of its flow, whichever requests are withdrawn
+    /// meanwhile.
     #[test]
     fn no_request_is_lost_or_served_twice(
         steps in proptest::collection::vec((0u64..6, 0u64..5, proptest::option::of(1u32..3)), 1..300),

@@ -19,7 +19,7 @@ fn claim(workers: u32, demand: u32) -> MemoryClaim {
     }
 }
 
-/// Divides `room` bytes that workers may have, including what they have.
+/// Divides the `room` bytes that workers may have, including those that they already have.
 fn shares(claims: &[MemoryClaim], room: u64) -> Vec<Option<u64>> {
     division(claims, room).shares
 }
