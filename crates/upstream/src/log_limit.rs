@@ -7,13 +7,13 @@ use std::time::Duration;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
 
-/// What the messages are of.
+/// The source of the messages, for the log.
 const SOURCE: &str = "an upstream server";
 
 /// Limit on the rate of the log messages of a site or an upstream, of all threads together.
 ///
-/// The servers of a site control how often they fail and what they write, and the threads that
-/// write the log serve all sites.
+/// The servers of a site control how often they fail and which messages they write, and the threads
+/// that write the log serve all sites.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     rate: LogRate,

@@ -13,7 +13,8 @@
 //!    Otherwise the client gets the response.
 //!
 //! A request that must not be repeated therefore never uses an idle connection of HTTP/1, which the
-//! server may close at the same moment. Over HTTP/2 a server can say what it has not processed.
+//! server may close at the same moment. Over HTTP/2 a server can say which requests it has not
+//! processed.
 
 use std::fmt;
 use std::rc::Rc;

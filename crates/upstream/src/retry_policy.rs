@@ -57,7 +57,7 @@ impl RetryPolicy<'_> {
 }
 
 /// Returns true if a response with this status is a failure of its server, if the settings say that
-/// another one is asked: not if what was asked for is missing or forbidden.
+/// another one is asked: not if the requested resource is missing or forbidden.
 pub fn is_failure(status: u16) -> bool {
     status == 429 || status >= 500
 }

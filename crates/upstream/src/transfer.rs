@@ -23,7 +23,7 @@ pub struct BufferSettings<'a> {
     pub memory: u64,
     /// Directory for these files and those of responses.
     pub directory: &'a Path,
-    /// Who answers for their memory.
+    /// The owner of their memory.
     pub owner: &'a Owner,
     /// Settings of the action.
     pub buffering: Buffering,

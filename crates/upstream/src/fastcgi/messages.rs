@@ -46,8 +46,8 @@ impl<P: Display> Messages<P> {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Returns true if PHP reports an error that ends the script in what was added since the last
-    /// call.
+    /// Returns true if the bytes that were added since the last call have PHP's message about an
+    /// error that ends the script.
     pub fn has_fatal_error(&mut self) -> bool {
         // A record may end within the words.
         const LONGEST: usize = 27;

@@ -107,7 +107,8 @@ impl Conversation {
         let Some(body) = &mut self.body else { return Poll::Ready(Ok(Part::End(None))) };
         let part = match body.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
-                // The window of the stream grows by what is taken. It cannot grow too far.
+                // The window of the stream grows by the bytes that are taken. It cannot grow too
+                // far.
                 let _ = body.flow_control().release_capacity(bytes.len());
                 Poll::Ready(Ok(Part::Data(bytes)))
             }

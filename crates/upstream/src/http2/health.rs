@@ -77,8 +77,8 @@ fn head(upstream: &Upstream, server: &Server, health: &Health) -> Result<Request
     request.body(()).map_err(|error| error.to_string())
 }
 
-/// Reads a body until `is_enough`, its end or `max` bytes. Returns what was read, and whether it is
-/// enough.
+/// Reads a body until `is_enough`, its end or `max` bytes. Returns the bytes read, and whether they
+/// are enough.
 async fn read(
     body: &mut RecvStream,
     max: usize,

@@ -46,7 +46,8 @@ impl ResolvedServers {
         self.targets(address).into_iter().map(|(address, _)| address).collect()
     }
 
-    /// Returns the addresses of a name, each with what is known of it, or the address itself.
+    /// Returns the addresses of a name, each with its target (port, weight, backup), or the
+    /// address itself.
     fn targets(&self, address: &Address) -> Vec<(Address, Option<Target>)> {
         let found = address.name().and_then(|name| self.names.get(name));
         let Some(found) = found else { return vec![(address.clone(), None)] };

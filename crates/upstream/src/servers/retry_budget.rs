@@ -33,7 +33,7 @@ impl RetryBudget {
         self.add(RETRY_COST);
     }
 
-    /// Adds in one step: otherwise this could undo what another thread withdraws meanwhile.
+    /// Adds in one step: otherwise this could undo a withdrawal by another thread.
     fn add(&self, amount: u32) {
         let added = |balance: u32| Some(balance.saturating_add(amount).min(MAX_BALANCE));
         let _ = self.0.fetch_update(Relaxed, Relaxed, added);

@@ -76,7 +76,7 @@ pub struct ResponseBuffering<'a> {
     pub is_on: bool,
     /// Directory for the part that the client has not taken yet.
     pub directory: &'a Path,
-    /// Who answers for the memory of the other part.
+    /// The owner of the memory of the other part.
     pub owner: &'a Owner,
 }
 

@@ -97,7 +97,7 @@ fn a_rewritten_path_is_encoded_and_keeps_the_query() {
         written(&request, 0, false).lines().next().map(str::to_owned)
     };
     assert_eq!(line(b"/foo/foo").as_deref(), Some("GET /foo/foo?c=d%2F HTTP/1.1"));
-    // Hardening 22 and 23: what a path has decoded neither ends it nor adds a line.
+    // Hardening 22 and 23: decoded characters of a path neither end it nor add a line.
     assert_eq!(
         line(b"/a?b#c%2e/\r\nX: y \xff").as_deref(),
         Some("GET /a%3Fb%23c%252e/%0D%0AX:%20y%20%FF?c=d%2F HTTP/1.1")
