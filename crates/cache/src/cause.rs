@@ -1,6 +1,6 @@
-//! What decided that a response was not stored, or that the cache took no part: a field of the
-//! request or the response, or a key of the configuration. For administrators, in words; values of
-//! cookies and credentials are never repeated.
+//! Causes, in words for administrators, why a response was not stored or the cache was bypassed: a
+//! field of the request or the response, or a key of the configuration. Values of cookies and
+//! credentials are never repeated.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::storing::Refusal;
 /// Maximum length in bytes of a value that is repeated.
 const MAX_VALUE: usize = 200;
 
-/// What decided [`Refusal::NoMemory`].
+/// The cause of [`Refusal::NoMemory`].
 pub const NO_MEMORY: &str =
     "the memory of responses that are collected before their end is full (the log says whose)";
 
@@ -38,7 +38,7 @@ pub enum Bypass {
 }
 
 impl Bypass {
-    /// Returns what decided.
+    /// Returns the cause.
     pub fn cause(self, request: &Request) -> String {
         match self {
             Bypass::Body => "the request has a body".to_owned(),
@@ -62,7 +62,7 @@ impl Bypass {
     }
 }
 
-/// Returns what decided a refusal.
+/// Returns the cause of a refusal.
 pub fn of(refusal: Refusal, settings: &Cache, request: &Request, fields: &FieldBlock) -> String {
     let first = |names: &[&str]| names.iter().find_map(|name| line(fields, name));
     let control = || first(&["CDN-Cache-Control", "Surrogate-Control", "Cache-Control"]);

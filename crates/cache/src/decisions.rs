@@ -24,7 +24,7 @@ pub struct Decision {
     pub status: u16,
     /// The decision, as in `Cache-Status`.
     pub outcome: Outcome,
-    /// What decided; empty if the response was stored.
+    /// The cause; empty if the response was stored.
     pub cause: Box<str>,
 }
 

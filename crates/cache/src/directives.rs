@@ -1,5 +1,5 @@
-//! Directives of `Cache-Control` (RFC 9111, 5.2), parsed leniently: what cannot be parsed has no
-//! effect but that of its name.
+//! Directives of `Cache-Control` (RFC 9111, 5.2), parsed leniently: an argument that cannot be
+//! parsed is ignored.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ impl Directive<'_> {
         }
     }
 
-    /// Returns the directive, of `Surrogate-Control`, without what follows the first number in its
-    /// argument: `+` and the seconds of an extension, `;` and a parameter.
+    /// Returns the directive, of `Surrogate-Control`, without the text after the first number in
+    /// its argument: `+` and the seconds of an extension, `;` and a parameter.
     pub fn without_extension(&self) -> Directive<'_> {
         let argument = self.argument.as_deref().map(|argument| {
             let end = memchr::memchr2(b';', b'+', argument).unwrap_or(argument.len());
@@ -96,7 +96,7 @@ impl<'a> Iterator for Directives<'a> {
             let start = self.rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
             self.rest = self.rest.get(start..)?;
             if self.rest.starts_with(b"\"") {
-                // A string in place of a name: whatever is in it is no directive.
+                // A string in place of a name: its text is no directive.
                 let (_, after) = quoted(self.rest);
                 self.rest = after;
                 self.skip_element();

@@ -2,12 +2,12 @@
 //! and after a restart.
 //!
 //! 1. The supervisor opens and locks the file; until then, and while the file is read, only memory
-//!    is used. Whatever is removed meanwhile is removed from the file too.
+//!    is used. Responses that are removed meanwhile are removed from the file too.
 //! 2. Each stored response is written by one thread: its content, the lines of its chunks in the
 //!    table, and at last the first line, which makes it exist. Threads of requests only write
 //!    single lines: those of removed objects, and purges.
-//! 3. What memory does not have is read by a helper thread, and compared with its checksums. Small
-//!    responses go into memory again, large ones are sent from the file.
+//! 3. Responses that are not in memory are read by a helper thread, and compared with their
+//!    checksums. Small responses go into memory again, large ones are sent from the file.
 //! 4. If the disk is full, responses are not written. If a removal or purge cannot be written, the
 //!    file is emptied and not used any more.
 //!
@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | `record`, `journal` | bytes; no I/O |
 //! | `index` | which object has a key, and which one makes room |
-//! | `file` | what threads of requests do with the file |
+//! | `file` | the file as threads of requests use it |
 //! | `front` | the store that the file belongs to |
 //! | `opening`, `writing` | the thread of the file |
 //! | `trouble` | why responses are not kept in the file |

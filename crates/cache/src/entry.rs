@@ -26,7 +26,7 @@ pub struct Terms {
     pub received: u64,
     /// Lifetime in seconds.
     pub lifetime: u64,
-    /// What states the lifetime; `None` if nothing does.
+    /// The source of the lifetime; `None` if there is none.
     pub source: Option<Source>,
     /// Must be validated before each use.
     pub no_cache: bool,
@@ -57,7 +57,7 @@ pub struct Entry {
     pub last_modified: Option<Bytes>,
     /// Request fields that select it.
     pub selection: Selection,
-    /// What it can be purged by.
+    /// The URL, host and tags by which it can be purged.
     pub place: Place,
     /// Number of purges before the request that it answers.
     pub epoch: u64,

@@ -90,7 +90,7 @@ pub fn is_marked(fields: &FieldBlock) -> bool {
     })
 }
 
-/// Returns true for the name of the field by which caches say what they can do, in any spelling
+/// Returns true for the name of the field by which caches state their capabilities, in any spelling
 /// that scripts take for it.
 pub fn is_capability(name: &[u8]) -> bool {
     let plain = name.iter().map(|byte| match byte {
@@ -100,7 +100,8 @@ pub fn is_capability(name: &[u8]) -> bool {
     name.len() == 20 && plain.eq(*b"surrogate-capability")
 }
 
-/// Splits a page into its parts. Text is never empty, and adjacent only to what was removed.
+/// Splits a page into its parts. Text is never empty, and no two parts of text are adjacent unless
+/// something was removed between them.
 ///
 /// # Errors
 /// The page has too many elements.

@@ -63,7 +63,7 @@ impl Inquiry {
         }
     }
 
-    /// Tells those that wait what has become of it. Dropped without that, it lets them go on by
+    /// Sends the result to the waiting requests. If it is dropped without that, they go on by
     /// themselves.
     pub fn land(self, landing: Landing) {
         if let Some(leader) = self.leader {

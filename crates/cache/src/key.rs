@@ -13,7 +13,7 @@ use crate::search::Variance;
 const MAX_KEY: usize = 16 << 10;
 
 /// Fields that applications and frameworks take scheme, host or path from. They and [`METHODS`] are
-/// part of every key: otherwise one client could choose what others get.
+/// part of every key: otherwise one client could choose the responses of others.
 const OVERRIDES: [&str; 26] = [
     "cf-visitor",
     "cloudfront-forwarded-proto",
@@ -101,7 +101,7 @@ pub fn write(
                 }
             }
             if let Some(fingerprint) = certificate(request) {
-                // Scripts see who the client is.
+                // Scripts see the certificate of the client.
                 part(key, b"certificate");
                 part(key, fingerprint);
             }

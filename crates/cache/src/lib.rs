@@ -3,20 +3,20 @@
 //! | module | content |
 //! | --- | --- |
 //! | `directives`, `structured`, `control` | instructions of requests and responses |
-//! | `freshness`, `vary`, `storing`, `reuse` | what may be stored, and used for which request |
-//! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
+//! | `freshness`, `vary`, `storing`, `reuse` | rules for storing a response, and using it for a request |
+//! | `respond`, `status` | responses from stored ones, and their statements about the cache |
 //! | `key`, `place`, `search` | the keys of stored responses, and the names by which they are purged |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `disk` | the file that a store may have besides |
-//! | `memory`, `sieve` | that memory, its division among applications, and what makes room |
-//! | `cause`, `decisions`, `report` | what administrators can ask |
+//! | `memory`, `sieve` | that memory, its division among applications, and the order of eviction |
+//! | `cause`, `decisions`, `report` | answers to questions of administrators |
 //! | `esi` | pages that are assembled from parts |
 //! | `peers` | other servers that are told about purges |
 //! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
 //!
 //! The rules take time and messages as arguments; nothing here asks an application or server. Every
-//! message is untrusted: memory is bounded, and no text of a client decides what others get unless
-//! it is part of the key.
+//! message is untrusted: memory is bounded, and no text of a client has an effect on the responses
+//! of others unless it is part of the key.
 #![forbid(unsafe_code)]
 
 pub mod cause;

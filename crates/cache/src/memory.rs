@@ -1,8 +1,8 @@
 //! Memory for stored responses, shared by all threads and divided fairly among their producers.
 //!
-//! A look-up takes the read lock of one of many shards. Whoever has most makes room: so each
-//! producer has what it needs up to an equal share, and more only while others leave it. No other
-//! library has that, and limits to the byte.
+//! A look-up takes the read lock of one of many shards. The producer with most bytes makes room: so
+//! each has the memory that it needs up to an equal share, and more only while others leave it. No
+//! other library has this division, and limits to the byte.
 //!
 //! Locks are taken in this order: a shard, the queue of an owner.
 
@@ -22,7 +22,7 @@ const SHARDS: usize = 64;
 /// Bytes that a key takes beside its text.
 const SLOT_OVERHEAD: usize = 320;
 
-/// What is known about a key.
+/// The state of a key.
 #[derive(Debug, Clone)]
 pub enum Slot {
     /// Responses, the latest first.
@@ -138,7 +138,7 @@ impl Memory {
         owners.values().map(Arc::clone).collect()
     }
 
-    /// Returns what is known about a key, and its owner, and counts that as a use.
+    /// Returns the state of a key, and its owner, and counts that as a use.
     pub fn get(&self, key: &[u8]) -> Option<(Slot, Arc<Owner>)> {
         let shard = self.shard(key)?.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let item = shard.get(key)?;
@@ -332,7 +332,8 @@ mod tests {
         memory.change(key.as_bytes(), owner, |_| Some(Slot::Variants([entry].into())));
     }
 
-    /// A site that stores without end has what others leave, and nobody else's share.
+    /// A site that stores without end has the memory that others leave, and no part of their
+    /// shares.
     #[test]
     fn whoever_has_most_makes_room() {
         let memory = Memory::new(4 * MIB);

@@ -1,4 +1,5 @@
-//! What an entry can be purged by: its URL, its host, and the tags that the application gives it.
+//! The names by which an entry can be purged: its URL, its host, and the tags that the application
+//! gives it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -91,7 +92,7 @@ pub struct Place {
 
 impl Place {
     /// Returns the place of a request, without tags: that of the URL that the client has sent,
-    /// whatever routes have made of it.
+    /// before changes by routes.
     pub fn of(request: &Request) -> Place {
         let target = &request.target;
         let (path, query) = match Target::parse(target) {

@@ -105,7 +105,7 @@ impl Mark {
     }
 }
 
-/// What a mark is about.
+/// The entries that a mark concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MarkOf {
     /// Entries with one of these subjects.

@@ -9,7 +9,7 @@ use crate::purge::Purge;
 /// A purge that a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeRequest {
-    /// What is purged.
+    /// The entries to purge.
     pub what: Purge,
     /// Entries become stale instead of being removed.
     pub is_soft: bool,
@@ -34,7 +34,7 @@ pub fn is_purge(method: &[u8]) -> bool {
     matches!(method, b"PURGE" | b"BAN")
 }
 
-/// Reads a request. Error: what is wrong with it.
+/// Reads a request. Error: the mistake in it.
 ///
 /// With a field of tags, entries with one of the tags are purged. Otherwise the entry of the URL
 /// is, with `BAN` and at the end of the path `*` or `.*` (also with `X-Purge-Method: regex`, as

@@ -1,4 +1,5 @@
-//! What administrators can ask a store: counters, the most requested entries, the entries of a URL.
+//! Answers to administrators about a store: counters, the most requested entries, the entries of a
+//! URL.
 
 use howdah_questions::{CacheEntry, CacheStatus, CachedUrl, DiskStatus, LastMiss};
 use std::collections::HashSet;
@@ -73,7 +74,8 @@ impl Store {
         reports
     }
 
-    /// Returns what is known about a URL: host, decoded path, query. Blocks.
+    /// Returns the entries of a URL, given as host, decoded path and query, and its last miss.
+    /// Blocks.
     pub fn inspect(&self, host: &[u8], path: &[u8], query: &[u8], now: u64) -> CachedUrl {
         let (url, any_query) = (Subject::url(host, path, query), Subject::path(host, path));
         let is_for =

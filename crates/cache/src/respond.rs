@@ -24,7 +24,8 @@ pub fn respond(entry: &Entry, request: &Request, shown: Option<Outcome>, now: u6
     if let Some(outcome) = shown {
         let _ = write!(end, "Cache-Status: {outcome}\r\n");
     }
-    // What a client has is not the stored page, if that is assembled from parts.
+    // If the stored page is assembled from parts, the client has another one: its conditions do not
+    // count.
     let is_unconditional =
         entry.status != 200 || !has_conditions(&request.fields) || esi::is_marked(&entry.fields);
     if is_unconditional {

@@ -29,7 +29,7 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         None => age.saturating_sub(terms.lifetime),
     };
     let is_fresh = purged.is_none() && age < terms.lifetime;
-    // What the client accepts (RFC 5861, 4) counts where nothing forbids stale use.
+    // The staleness that the client accepts (RFC 5861, 4) counts where nothing forbids stale use.
     let accepted = if purged.is_none() && terms.may_be_stale { request.stale_if_error } else { 0 };
     let limit = terms.stale_if_error.max(accepted);
     let on_error = staleness <= limit && limit > 0;

@@ -1,8 +1,9 @@
-//! A queue that decides what makes room: SIEVE (Zhang et al., NSDI 2024).
+//! A queue that decides which element makes room: SIEVE (Zhang et al., NSDI 2024).
 //!
 //! New elements come to the front. A hand moves from the back to the front: an element that was
-//! used since its last visit stays, the first other one goes. What is asked for once is therefore
-//! gone soon, whatever else is asked for, and a use takes no lock: it only sets a mark.
+//! used since its last visit stays, the first other one goes. An element that is used once is
+//! therefore gone soon, independent of the other uses, and a use takes no lock: it only sets a
+//! mark.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

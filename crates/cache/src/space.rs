@@ -145,7 +145,7 @@ enum Head {
 /// An object in the file.
 #[derive(Debug)]
 pub struct Object {
-    /// What the table has about it; `index` is 0.
+    /// Its line of the table; `index` is 0.
     pub line: Line,
     /// Its chunks, in order.
     pub runs: Box<[Range<u32>]>,

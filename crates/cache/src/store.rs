@@ -213,8 +213,8 @@ impl Store {
         self.insert_if(key, owner, entry, |_| inquiry.is_current(&self.invalidations))
     }
 
-    /// Stores a response if what the key has permits it. That is decided under the lock of the key:
-    /// what is invalidated later is removed after it was stored.
+    /// Stores a response if the state of the key permits it. This is decided under the lock of the
+    /// key: a later invalidation removes the response after it was stored.
     fn insert_if(
         &self,
         key: &[u8],
@@ -232,7 +232,7 @@ impl Store {
             self.counters.stored.fetch_add(1, Relaxed);
             let mut variants = vec![Arc::clone(&entry)];
             if let Some(Slot::Variants(others)) = known {
-                // The refreshed response is the same one to those who count its uses.
+                // The refreshed response keeps the number of uses of the former one.
                 if let Some(old) = others.iter().find(|other| other.selection == entry.selection) {
                     entry.uses.fetch_add(old.uses.load(Relaxed), Relaxed);
                 }
@@ -381,7 +381,7 @@ impl Store {
         }
     }
 
-    /// Purges what a request to an application makes invalid.
+    /// Purges the entries that a request to an application makes invalid.
     pub fn purge_quietly(&self, owner: &Owner, what: &Purge, now: u64) {
         let effect = self.purges.purge_in(&owner.purges, what, false, now);
         self.record(Some(owner), effect);
@@ -553,7 +553,8 @@ impl Front for Store {
     }
 }
 
-/// Returns the memory for what responses state about queries: a sixteenth of that of the store.
+/// Returns the memory in bytes for statements of responses about queries: a sixteenth of that of
+/// the store.
 fn variance_bytes(memory: u64) -> usize {
     usize::try_from(memory / 16).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Whether a response may be stored (RFC 9111, 3), and what of it.
+//! Whether a response may be stored (RFC 9111, 3), and which parts of it.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -212,7 +212,7 @@ fn terms(
     times: Times,
 ) -> Terms {
     let may_be_stale = !control.must_revalidate && !control.proxy_revalidate && !control.no_cache;
-    // `s-maxage` forbids stale use too (RFC 9111, 5.2.2.10), but not what the response or the
+    // `s-maxage` forbids stale use too (RFC 9111, 5.2.2.10), but not a use that the response or the
     // administrator allows by name.
     let allowed = |own: Option<u64>, configured: Option<u64>| {
         if may_be_stale { own.or(configured).unwrap_or(0) } else { 0 }

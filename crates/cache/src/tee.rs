@@ -1,9 +1,10 @@
 //! A body that is collected for the cache while a client gets it.
 //!
-//! A task reads the body as fast as it arrives, so that a slow client delays nobody that waits for
-//! the stored response. A client that leaves does not end the task. Once the body is longer than
-//! can be stored, or there is no memory to collect it, it is read at the client's pace. What the
-//! client has not read waits in a [`Spool`]: a little in memory, the rest in a temporary file.
+//! A task reads the body as fast as it arrives, so that a slow client delays no request that waits
+//! for the stored response. A client that leaves does not end the task. Once the body is longer
+//! than can be stored, or there is no memory to collect it, it is read at the client's pace. The
+//! bytes that the client has not read wait in a [`Spool`]: a few in memory, the rest in a temporary
+//! file.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,7 +25,8 @@ use crate::storing::Refusal;
 pub type Done = Box<dyn FnOnce(Result<Bytes, Refusal>)>;
 
 /// Collects a body of at most `max` bytes for `done`, and returns the body for the client. The
-/// memory is that of the owner; what the client does not read goes to a file in `directory`.
+/// memory counts for the owner; the part that the client does not read goes to a file in
+/// `directory`.
 pub fn collect(body: Body, max: u64, owner: Owner, directory: &Arc<Path>, done: Done) -> Body {
     let fits = |len: u64| len <= max;
     match body {
@@ -164,7 +166,7 @@ impl Shared {
         if self.has_client
             && let Err(error) = self.queue.push(bytes)
         {
-            // The client must not take what it has for the whole.
+            // The client must not take the part that it has for the whole.
             self.end = Some(Err(error.kind()));
             self.leave();
         }

@@ -1,8 +1,8 @@
-//! What the last responses of paths have stated about queries ([`search`](crate::search)), within a
+//! Statements about queries in the last responses of paths ([`search`](crate::search)), within a
 //! limit of memory that the applications of a store share.
 //!
-//! The application with the most memory makes room, with what it has stated first: it cannot remove
-//! what others have stated. A path that is forgotten has its queries compared as they are.
+//! The application with the most memory makes room, with its oldest statements: it cannot remove
+//! those of others. The queries of a forgotten path are compared as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

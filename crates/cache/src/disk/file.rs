@@ -1,5 +1,5 @@
-//! A file as threads of requests use it: what is to be written is handed to its thread, what is
-//! removed is removed at once.
+//! A file as threads of requests use it: writes are handed to the thread of the file, removals are
+//! done at once.
 
 use std::fs::File;
 use std::io;
@@ -52,11 +52,11 @@ pub struct Disk {
     pub reads: AtomicU64,
 }
 
-/// What is known about the contents of the file.
+/// The index of the file, and the changes that it does not have yet.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) index: Index,
-    /// `None` once the index knows what the file has.
+    /// `None` once the index has the contents of the file.
     pub(super) missed: Option<Missed>,
 }
 
@@ -118,8 +118,8 @@ impl Disk {
         }
     }
 
-    /// Takes the open file, which nobody else uses. Returns what its thread needs; `None` if there
-    /// is a file already.
+    /// Takes the open file, which nobody else uses. Returns the space and the jobs for its thread;
+    /// `None` if there is a file already.
     pub(super) fn take(&self, file: File) -> Option<(Arc<Space>, Receiver<Job>)> {
         let space = Space::new(file, Geometry::of(self.size));
         let (jobs, receiver) = channel();
@@ -140,7 +140,7 @@ impl Disk {
         self.trouble().cannot_be_opened(error);
     }
 
-    /// Returns why responses are not kept in the file, and what to do; `None` if they are.
+    /// Returns why responses are not kept in the file, and the remedy; `None` if they are.
     pub fn problem(&self, now: Instant) -> Option<String> {
         self.trouble().problem(self.is_open(), now)
     }
@@ -298,7 +298,7 @@ impl Disk {
         }
     }
 
-    /// Uses the file no more, and makes it worthless for the next start: what it has could not be
+    /// Uses the file no more, and makes it worthless for the next start: its responses could not be
     /// removed.
     pub(super) fn fail(&self) {
         self.errors.fetch_add(1, Relaxed);
@@ -374,7 +374,7 @@ fn read(object: &Arc<Object>) -> io::Result<Option<Stored>> {
     Ok(content.and_then(|content| record::decode(&description, content)))
 }
 
-/// Reads what an object says about itself. `None` if it is damaged.
+/// Reads the description of an object. `None` if it is damaged.
 fn description(object: &Object) -> io::Result<Option<(Prefix, Vec<u8>)>> {
     let mut start = [0; PREFIX];
     object.read(0, &mut start)?;

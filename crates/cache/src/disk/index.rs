@@ -1,6 +1,6 @@
 //! The index of a file: which object has a key, and which one makes room.
 //!
-//! As in memory, whoever has most makes room, in the order of SIEVE.
+//! As in memory, the owner with most bytes makes room, in the order of SIEVE.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Slot {
     object: Option<Arc<Object>>,
 }
 
-/// What an owner has.
+/// The objects of an owner.
 #[derive(Debug, Default)]
 struct Account {
     chunks: u64,
@@ -161,7 +161,7 @@ impl Index {
     }
 }
 
-/// The keys whose responses were replaced or removed before the index knew what the file has.
+/// The keys whose responses were replaced or removed before the index had the contents of the file.
 #[derive(Debug, Default)]
 pub struct Missed {
     keys: HashSet<u128>,

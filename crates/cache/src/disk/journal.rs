@@ -1,11 +1,11 @@
-//! Purges on the disk: what is purged must not come back after a restart.
+//! Purges on the disk: purged responses must not come back after a restart.
 //!
 //! Of two halves, one is in use. Each purge appends a record to it. When it is full, the state of
 //! all purges is written to the other half, whose header makes it the valid one. A state that does
 //! not fit is shortened fairly: the oldest marks of each application become its floor, so that more
 //! of its own pages are purged, and none less.
 //!
-//! A record that is damaged makes the whole file worthless: nobody knows what it has purged.
+//! A damaged record makes the whole file worthless: its purge is unknown.
 
 use crate::place::Subject;
 use crate::purge::{Effect, Mark, MarkOf};

@@ -16,8 +16,8 @@ use crate::space::{Object, Space};
 /// Lines of the table that are read at once.
 const LINES: u32 = 4096;
 
-/// Identifies the boot of the machine: what was not written to the disk before a power failure is
-/// gone, and nobody knows what.
+/// Identifies the boot of the machine: a power failure loses an unknown part of the writes before
+/// it.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Reads the file and makes it ready.
@@ -101,7 +101,7 @@ fn read_journal(space: &Space, base: u64) -> io::Result<Option<Found>> {
         return Ok(None);
     };
     let Some((records, _)) = journal::read(&bytes, generation) else { return Ok(None) };
-    // Otherwise the clock was set back: later purges would not concern what the file has.
+    // Otherwise the clock was set back: later purges would not concern the responses in the file.
     let is_past = records.iter().all(|record| record.last() <= base);
     Ok(is_past.then_some(Found { records, half, generation }))
 }

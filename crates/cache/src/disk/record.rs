@@ -32,7 +32,7 @@ const SOURCES: [Source; 6] = [
     Source::Heuristic,
 ];
 
-/// What stands before the description.
+/// The part of an object before the description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// Number of the object.

@@ -134,7 +134,7 @@ fn pages_that_only_the_disk_has_are_shown_too() {
         assert_eq!(found.entries.len(), 1, "{number}");
         assert!(!found.partial && found.entries[0].bytes >= 50_000);
     }
-    // Nothing was read into memory for that, and what was purged is not shown.
+    // Nothing was read into memory for that, and purged responses are not shown.
     assert_eq!(store.disk().unwrap().reads.load(Relaxed), 0);
     store.purge(&Purge::Host(b"example.org".to_vec()), false, NOW);
     assert_eq!(store.top(100, NOW).len(), 0);
@@ -450,7 +450,7 @@ fn the_variant_that_only_the_disk_has_is_found() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the file has after a crash, pages are whole.
+    /// With any contents of the file after a crash, pages are whole.
     #[test]
     fn any_bytes_in_place_of_a_file_do_no_harm(
         writes in prop::collection::vec((any::<prop::sample::Index>(), any::<Vec<u8>>()), 1..8),

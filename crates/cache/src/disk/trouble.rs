@@ -58,7 +58,7 @@ impl Trouble {
         self.is_given_up = true;
     }
 
-    /// Returns why responses are not kept in the file, and what to do.
+    /// Returns why responses are not kept in the file, and the remedy.
     pub(super) fn problem(&self, is_open: bool, now: Instant) -> Option<String> {
         if !is_open {
             return self.opening.clone();

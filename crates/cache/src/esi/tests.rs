@@ -163,7 +163,7 @@ fn no_spelling_of_the_capability_is_overlooked() {
     assert!(!is_capability(b"Surrogate-Control") && !is_capability(b"Surrogate-Capability2"));
 }
 
-/// A part of a page, and what has to be read from it.
+/// A part of a page, and its expected text.
 fn piece() -> impl Strategy<Value = (String, String)> {
     let address = "/[a-z?=%.]{0,12}";
     prop_oneof![

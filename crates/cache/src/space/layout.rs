@@ -103,7 +103,7 @@ impl Header {
     }
 }
 
-/// A line of the table: what a chunk has.
+/// A line of the table: the content of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
     /// Number of the object, never 0.
@@ -179,8 +179,8 @@ impl Sum {
     }
 }
 
-/// Returns the hash of a key. Whoever finds two keys with one hash gains nothing: the key itself is
-/// compared when an object is read.
+/// Returns the hash of a key. Two keys with one hash do no harm: the key itself is compared when an
+/// object is read.
 pub fn hash_of_key(key: &[u8]) -> u128 {
     u128::from(sum(&[b"a", key])) << 64 | u128::from(sum(&[b"b", key]))
 }

@@ -158,8 +158,8 @@ fn threads_share_a_store() {
     assert!(store.memory().bytes() <= MIB);
 }
 
-/// A purge writes one mark, whatever it concerns: entries are compared with it when they are asked
-/// for.
+/// A purge writes one mark, for any number of entries: they are compared with it when they are
+/// asked for.
 #[test]
 fn a_purge_of_a_tag_looks_at_no_entry() {
     let store = store(256 * MIB);

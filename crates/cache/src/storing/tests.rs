@@ -45,7 +45,7 @@ fn responses_for_one_user_are_not_stored() {
     assert_eq!(refusal(&no_store, 200, &[FRESH]), Some(Refusal::RequestNoStore));
 }
 
-/// A page for a visitor who is known by a cookie that the configuration says nothing about.
+/// A page for a visitor with a cookie that the configuration does not name.
 #[test]
 fn a_request_with_cookies_needs_a_response_that_states_its_lifetime() {
     let cookie = [("Cookie", "session=1")];
@@ -175,7 +175,7 @@ fn a_304_updates_the_fields_but_those_of_the_content() {
 }
 
 proptest! {
-    /// Whatever else a response says, it is not stored for others with these.
+    /// A response with these directives is not stored for others, whichever others it has.
     #[test]
     fn nothing_outweighs_a_prohibition(
         directives in prop::collection::vec(

@@ -102,7 +102,7 @@ fn a_body_that_is_too_long_is_sent_but_not_stored() {
         let (mut body, stored) = tee(&["ab", "cde", "f", "g", "h"], Ok(()), 4);
         turns().await;
         assert_eq!(stored.take(), Some(Err(Refusal::TooLarge)));
-        // What follows is read at the client's pace.
+        // The rest is read at the client's pace.
         let Body::Stream(stream) = &body else { panic!() };
         assert_eq!(stream.len(), None);
         assert_eq!(read(&mut body).await.unwrap(), "abcdefgh");
