@@ -51,8 +51,8 @@ pub struct Findings {
     pub settings: Vec<(String, String)>,
 }
 
-/// What is known of PHP's start, by the settings of the applications that have started it. PHP is
-/// loaded once for all of which these are the same.
+/// Results of starts of PHP, by the settings of the applications that have started it. PHP is
+/// loaded once for all applications with the same ones.
 #[derive(Default)]
 pub struct Starts(HashMap<Vec<u8>, Start>);
 
@@ -64,7 +64,8 @@ struct Start {
     files: Vec<String>,
 }
 
-/// Returns what the start of PHP depends on, apart from its files; `None` if it may depend on more.
+/// Returns the settings on which the start of PHP depends, apart from its files; `None` if it may
+/// depend on more.
 fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
     let isolation = &spec.isolation;
     if isolation.sandbox.is_some() || isolation.rootfs.is_some() {
@@ -98,7 +99,7 @@ pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Start
     let mut start = key.as_ref().and_then(|key| starts.0.get(key)).cloned().unwrap_or_default();
     let is_known = !start.files.is_empty();
     let findings = all_findings(options, spec, &mut start);
-    // What is wrong with one is said of each.
+    // A problem of one application is reported for each.
     let is_clean = findings.errors.is_empty() && findings.warnings.is_empty();
     if let Some(key) = key.filter(|_| is_clean && !is_known && !start.files.is_empty()) {
         starts.0.insert(key, start);
@@ -114,7 +115,7 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
         let Err(problem) = try_application(options, &spec, &mut findings, start) else {
             return Findings { errors, ..findings };
         };
-        // What is in a directory that is missing is missing as well.
+        // Files in a missing directory are missing as well.
         let follows = gone.iter().any(|root: &String| problem.message.contains(root.as_str()));
         let can_go_on = leave_out(&mut spec, &problem.key, &mut gone);
         // PHP starts with other settings now.
@@ -283,7 +284,7 @@ pub fn socket(address: &str) -> Result<(), String> {
     check().map_err(|error| sockets::explain(address, &error))
 }
 
-/// Returns what the server says about an address on which another program listens.
+/// Returns the server's message about an address on which another program listens.
 pub fn taken(address: &str) -> String {
     sockets::explain(address, &io::ErrorKind::AddrInUse.into())
 }

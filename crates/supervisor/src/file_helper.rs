@@ -17,8 +17,8 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// The socket of this process, if it is a helper.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
-/// What a helper carries out: the first task, and those that come as messages. Returns the
-/// descriptor that a task opens, or why it has failed.
+/// The tasks of a helper: the first one, and those that come as messages. Returns the descriptor
+/// that a task opens, or why it has failed.
 pub(crate) trait Work {
     /// Carries out the first task.
     fn first(&self) -> Result<Option<OwnedFd>, String>;

@@ -141,7 +141,7 @@ impl FileHelpers {
                 running.state = State::begun(self.waiting.remove(at)?, now);
                 return Some(Ok(()));
             }
-            // A task without a message needs a fork of what the supervisor knows now.
+            // A task without a message needs a fork with the current state of the supervisor.
             self.end(idle);
         }
         let busy = self.running.iter().filter_map(|running| match &running.state {
@@ -363,7 +363,7 @@ impl FileHelpers {
     }
 }
 
-/// What a new process does.
+/// The work of a new process.
 struct First<'s> {
     task: &'s Task,
     options: &'s Options,
@@ -396,8 +396,8 @@ impl State {
     }
 }
 
-/// Says that a file system does not answer, and what to do. `place` is the file, unless the error
-/// is shown behind its name.
+/// Returns the message that a file system does not answer, with the remedy. `place` is the file,
+/// unless the error is shown behind its name.
 fn not_answered(place: &str, timeout: Duration) -> String {
     let separator = if place.is_empty() { "" } else { ": " };
     let seconds = timeout.as_secs();

@@ -142,14 +142,14 @@ impl Task {
         )
     }
 
-    /// Returns the maximum time without progress. What is written must be on the disk, which may be
+    /// Returns the maximum time without progress. Written data must be on the disk, which may be
     /// slow.
     pub(crate) fn timeout(&self) -> Duration {
         if self.is_of_state() { STATE_TIMEOUT } else { TIMEOUT }
     }
 
-    /// Returns the task as a message for a process that runs already; `None` if it needs what only
-    /// a new one knows.
+    /// Returns the task as a message for a process that runs already; `None` if it needs state that
+    /// only a new process has.
     pub(crate) fn message(&self) -> Option<Vec<u8>> {
         let (kind, path) = match self {
             Task::OpenLog(path) => (0, path),
@@ -277,8 +277,8 @@ fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Refuses an application that could not run: it would fail with its first request at the earliest,
-/// when nobody is there who could correct it. One that has had the same problem before is accepted:
-/// other changes must be possible.
+/// when the author of the change is gone. An application that has had the same problem before is
+/// accepted: other changes must be possible.
 fn check(
     options: &Options,
     applications: &[(ApplicationSpec, Option<ApplicationSpec>)],

@@ -30,7 +30,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Number of the socket in the new process.
 const SOCKET: i32 = 3;
 
-/// Checks the version of the messages of the other server. Error: what to do.
+/// Checks the version of the messages of the other server. Error: the remedy.
 fn check_protocol(protocol: u32, version: &str) -> Result<(), String> {
     if protocol == HANDOVER_PROTOCOL {
         Ok(())

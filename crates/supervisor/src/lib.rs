@@ -18,14 +18,14 @@
 //!   user, its root directory and its control group.
 //! - `zygote`: a process that prototypes are forked from.
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`:
-//!   one of them; `file_task`: what they do; `application_checks`: which applications could not
+//!   one of them; `file_task`: their tasks; `application_checks`: which applications could not
 //!   start, or have lost their document roots.
 //! - `mail`: mail of applications, and the mail process.
 //! - `running_user`: whether the user of an application that runs is as it was.
 //! - `liveness`: whether a process of the server answers.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
-//! - `handover`: an upgrade: the old server, the new one, and what passes between them.
+//! - `handover`: an upgrade: the old server, the new one, and the state that passes between them.
 //! - `start_files`: files that the start of an application may wait for.
 //! - [`state_format`]: the format of the directory of the stored configuration.
 //! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps

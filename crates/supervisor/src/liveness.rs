@@ -1,5 +1,5 @@
-//! Whether a process of the server answers: from its answers to pings, and from what its threads do
-//! meanwhile.
+//! Whether a process of the server answers: from its answers to pings, and from the activity of its
+//! threads meanwhile.
 //!
 //! A process that has got no processor, or that was suspended with the machine, has not failed.
 //! Time counts against it only if it could have answered:
@@ -27,7 +27,7 @@ const ASLEEP_LIMIT: Duration = Duration::from_secs(5);
 /// Time without an answer after which a process hangs, in which it had a processor or wanted none.
 const BUSY_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a process owes.
+/// The pings that a process has not answered.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     /// The first ping that was not answered.
@@ -70,7 +70,7 @@ impl Liveness {
     }
 
     /// Looks at the process, if it is time. Returns the time for which it has not answered, if it
-    /// hangs. `activity`: what the process does; `None` if that is unknown.
+    /// hangs. `activity`: the activity of the process; `None` if it is unknown.
     pub(crate) fn look(
         &mut self,
         now: Instant,

@@ -40,7 +40,7 @@ pub struct Options {
     /// Warnings for the log.
     pub warnings: Vec<String>,
     /// User of the router, and of applications that name none; `None` without root: all processes
-    /// run as the user who started the server.
+    /// run as the user that started the server.
     pub user: Option<Credentials>,
     /// User id that only the server has, if there is one (see `unprivileged`).
     pub private_user: Option<u32>,
@@ -170,7 +170,7 @@ impl PhpProgram {
 pub struct UnusableProgram {
     /// Path of the program.
     pub path: PathBuf,
-    /// Why it does not run, and what to do.
+    /// Why it does not run, and the remedy.
     pub reason: String,
 }
 

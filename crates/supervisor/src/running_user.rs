@@ -24,7 +24,7 @@ pub(crate) struct RunningUser {
 /// A difference between the user of running processes and that of new ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// What it is, and what to do.
+    /// The problem, and the remedy.
     pub(crate) problem: String,
     /// The user exists, so a restart mends it.
     pub(crate) can_restart: bool,

@@ -33,7 +33,7 @@ pub(crate) struct ServiceManager {
     pub(crate) has_failed: bool,
     /// The service manager was told that the server serves.
     is_ready: bool,
-    /// What the running router owes; `None` while none serves.
+    /// The liveness of the running router; `None` while none serves.
     liveness: Option<Liveness>,
 }
 
@@ -94,7 +94,7 @@ impl ServiceManager {
     }
 
     /// Returns the time for which the router has not answered, if it hangs. It is then replaced,
-    /// and nothing more is expected of it. `activity`: what the router does.
+    /// and no further answer is expected. `activity`: the activity of the router.
     pub(crate) fn take_hang(
         &mut self,
         now: Instant,

@@ -88,7 +88,7 @@ impl Sockets {
     /// Adds a listening socket that was passed to this process, with the name that the passing
     /// process has given it; for a socket of the server this is the address of its listener.
     /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener,
-    /// and what to do; it is closed then.
+    /// and the remedy; it is closed then.
     pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
         self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
         Ok(())
@@ -121,7 +121,7 @@ impl Sockets {
     }
 
     /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
-    /// problem and what to do.
+    /// problem and the remedy.
     pub(crate) fn bind(
         &mut self,
         address: &str,
@@ -140,8 +140,8 @@ impl Sockets {
     }
 
     /// Opens the socket of an address anew if its file is gone. Returns false if it is there. A
-    /// socket of the service manager is not the server's to open. Error: the problem and what to
-    /// do.
+    /// socket of the service manager is not the server's to open. Error: the problem and the
+    /// remedy.
     pub(crate) fn restore(
         &mut self,
         address: &str,
@@ -158,7 +158,7 @@ impl Sockets {
             place.make_directory(Mode::from_raw_mode(0o700)).map_err(failed)?;
         }
         let place = SafePath::resolve(path).map_err(failed)?;
-        // What is there may be the socket of another server.
+        // An existing file may be the socket of another server.
         if place.kind().map_err(failed)?.is_some() {
             return Ok(false);
         }
@@ -382,7 +382,7 @@ fn remove_socket(place: &SafePath) -> io::Result<()> {
     }
 }
 
-/// Returns a message that says what to do about an address that cannot be bound.
+/// Returns the message for an address that cannot be bound, with the remedy.
 pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     let directory = file_of(address).and_then(Path::parent).map(|directory| {
         if directory.as_os_str().is_empty() {

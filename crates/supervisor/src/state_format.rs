@@ -40,9 +40,9 @@ struct StateFormat {
 /// The reason why a state directory cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FormatProblem {
-    /// The problem, and what to do.
+    /// The problem, and the remedy.
     pub message: String,
-    /// The file cannot be read. What is in the directory may be read all the same; nothing can be
+    /// The file cannot be read. Other files of the directory may still be read; nothing can be
     /// written.
     pub is_damage: bool,
 }

@@ -32,7 +32,7 @@ pub(crate) struct TableReader {
     result: File,
 }
 
-/// What the process has found.
+/// The result of the process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Looked {
     /// The files on which the tables depend.
@@ -97,7 +97,7 @@ fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
         found.iter().any(|(file, now)| known.get(file).is_some_and(|before| before != now))
     });
     let read = has_changed.then(|| (files.read)(document));
-    // What is the same need not be taken over.
+    // An unchanged document need not be taken over.
     let read = read.filter(|read| read.as_ref().map_or(true, |read| read != document));
     Looked { files: found, document: read }
 }

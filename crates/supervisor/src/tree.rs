@@ -14,8 +14,8 @@
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
 //!   other side; `upgrade_state`: both.
 //! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
-//! - `failed_starts`: what failed starts of applications have written.
-//! - `file_tasks`: passes on what other processes have opened and read.
+//! - `failed_starts`: the output of failed starts of applications.
+//! - `file_tasks`: passes on the files that other processes have opened and read.
 //! - `application_checks`: whether applications could start, and have their document roots;
 //!   `application_checks_state`: when.
 //! - `tables`: notices changes of files with tables.

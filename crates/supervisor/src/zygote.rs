@@ -41,7 +41,7 @@ pub(crate) struct Zygote {
     pub(crate) is_ready: bool,
 }
 
-/// What a zygote has reported.
+/// A report of a zygote.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Nothing yet.

@@ -15,7 +15,7 @@ use super::{SOCKET, VARIABLE, VERSION, check_protocol};
 use crate::memory::read_memory_file;
 use crate::passed_socket::Owner;
 
-/// The server that this one replaces, and what it has handed over.
+/// The server that this one replaces, and the state that it has handed over.
 #[derive(Debug, Clone)]
 pub struct Predecessor(Rc<HandedOver>);
 
@@ -89,7 +89,7 @@ impl Predecessor {
     }
 
     /// Tells the old server that this one cannot serve. The message is one line with the problem
-    /// and what to do.
+    /// and the remedy.
     pub fn fail(&self, message: &str) {
         self.send(&FromSuccessor::Failed { message: message.to_owned() });
     }

@@ -174,7 +174,7 @@ pub(crate) struct Application {
     pub(super) output_owner: Option<(Option<u32>, Option<u32>)>,
     /// The user that its processes run as, if its specification names a user or a group.
     pub(crate) user: Option<RunningUser>,
-    /// What it was started with.
+    /// The specification with which it was started.
     spec: Option<Box<ApplicationSpec>>,
 }
 

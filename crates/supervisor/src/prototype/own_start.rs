@@ -1,7 +1,7 @@
 //! Applications that need a start of PHP of their own.
 //!
 //! A prototype that a zygote has forked has PHP's start in common with others: the `php.ini`, the
-//! extensions, and what those read when they started. The application's own settings
+//! extensions, and the settings that those read when they started. The application's own settings
 //! are applied afterwards, as PHP-FPM does with those of a pool. Settings that extensions read
 //! while they start would come too late, and so would variables that libraries read then.
 

@@ -69,7 +69,7 @@ pub(crate) fn missing_php(options: &Options, spec: &ApplicationSpec) -> Option<S
     options.php_for(&spec.php_version).is_none().then(|| missing(options, &spec.php_version))
 }
 
-/// Says which version is missing, which there are, and what to do.
+/// Returns the message with the missing version, the installed ones, and the remedy.
 fn missing(options: &Options, wanted: &str) -> String {
     let mut text = match wanted {
         "" => "PHP is not available".to_owned(),

@@ -1,6 +1,6 @@
 //! Limit on the reports of a prototype that answer no request of the supervisor.
 //!
-//! The number of pending requests limits the others. These come from what a script does: it has
+//! The number of pending requests limits the others. These come from events of a script: it has
 //! started in a template, or its files have changed.
 
 use std::time::{Duration, Instant};

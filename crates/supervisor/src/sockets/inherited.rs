@@ -47,7 +47,7 @@ enum Match {
 
 impl Listening {
     /// Takes a descriptor that was passed to this process. Error: the reason why it cannot be a
-    /// listener, and what to do.
+    /// listener, and the remedy.
     pub(super) fn inherit(fd: OwnedFd, name: &str, owner: Owner) -> Result<Self, String> {
         let refused = |error: io::Error| format!("it cannot be used: {error}");
         let kind = fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode));

@@ -383,7 +383,7 @@ impl Tree {
         }
     }
 
-    /// Remembers what the start of an application has written if it has failed.
+    /// Stores the output of an application's start if it has failed.
     fn start_has_failed(&mut self, id: Id) {
         let Some(application) = self.applications.get_mut(&id) else { return };
         if let Some(lines) = application.output.as_mut().and_then(Output::end_start) {

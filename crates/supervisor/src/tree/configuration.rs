@@ -32,7 +32,7 @@ impl Tree {
             Some(derive) => derive(&document)?,
             None => return Err("the server cannot apply another configuration".to_owned()),
         };
-        // What cannot run in a document that is read again is out alone.
+        // In a document that is read again, only the parts that cannot run are out.
         let applications = match restart {
             Restart::Nothing => self.changed_applications(&grants),
             _ if !self.options.strict => Vec::new(),
@@ -193,7 +193,7 @@ impl Tree {
         self.document_state.source_read(error, clock::wall_seconds());
     }
 
-    /// Logs the start, and tells who has started the server.
+    /// Logs the start, and reports it to the process that has started the server.
     pub(super) fn log_start(&mut self) {
         let line = self.start_line();
         self.log.write(Level::Notice, format_args!("{line}"));

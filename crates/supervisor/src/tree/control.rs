@@ -1,5 +1,5 @@
-//! The control process: starts it and carries out its messages. It acts for the administrator, who
-//! may change anything.
+//! The control process: starts it and carries out its messages. It acts with the rights of the
+//! administrator: it may change anything.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

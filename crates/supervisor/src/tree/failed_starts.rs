@@ -1,4 +1,4 @@
-//! What starts of applications that have failed a short time ago have written: the same is not
+//! The output of starts of applications that have failed a short time ago: the same lines are not
 //! logged again by each further attempt.
 
 use std::collections::BTreeMap;

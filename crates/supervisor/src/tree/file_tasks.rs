@@ -65,7 +65,7 @@ impl Tree {
     /// Passes the outcome of a task to the process that has asked for it, if that still runs.
     fn file_task_ended(&mut self, ((task, origin), outcome): Done) {
         self.state_written(&task, &outcome);
-        // What was written counts, whether somebody waits for it or not.
+        // A completed write counts, even if no process waits for its result.
         match &task {
             Task::SaveDocument { generation, .. } => {
                 return self.document_saved(*generation, outcome);

@@ -1,6 +1,6 @@
 //! A router under the control of an attacker sends arbitrary messages.
 //!
-//! The test plays the router at the other end of the socket. Whatever it sends, the supervisor
+//! The test plays the router at the other end of the socket. For all its messages, the supervisor
 //! grants only resources that the configuration names, creates no other files, and goes on.
 
 use std::collections::BTreeSet;

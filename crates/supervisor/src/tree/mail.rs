@@ -242,7 +242,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// Takes what the server that this one replaces has counted.
+    /// Takes over the counts of the server that this one replaces.
     pub(super) fn inherit_mail_usage(&mut self, all: Vec<MailUsage>) {
         for usage in all {
             self.mail.add_usage(&usage);
@@ -254,7 +254,7 @@ impl Tree {
     }
 }
 
-/// Returns what a process has counted that has ended, and that was not read yet.
+/// Returns the unread counts of a process that has ended.
 fn last_counts(process: &MailProcess) -> Vec<MailUsage> {
     let (mut buffer, mut counts, mut is_reset) = (vec![0; MAX_MESSAGE], Vec::new(), false);
     loop {

@@ -1,8 +1,8 @@
 //! The supervisor without processes, for tests and for fuzzing, with a router under the control of
 //! an attacker.
 //!
-//! [`Model::send`] is that router. Whatever it sends, the supervisor grants only resources that the
-//! configuration names, creates no other files, and goes on.
+//! [`Model::send`] is that router. For all its messages, the supervisor grants only resources that
+//! the configuration names, creates no other files, and goes on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};

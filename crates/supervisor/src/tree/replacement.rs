@@ -1,5 +1,5 @@
-//! Replaces the router without a lost connection: what the running one may read was decided at its
-//! start.
+//! Replaces the router without a lost connection: the rights of the running one to read were fixed
+//! at its start.
 //!
 //! 1. The router reports that a directory of the configuration has appeared which it may not read.
 //! 2. Another router starts beside it, with copies of the same listening sockets and applications
@@ -29,7 +29,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(90);
 const MAX_MESSAGES_PER_TURN: usize = 32;
 
 impl Tree {
-    /// Handles the report of the router that it may not read what the configuration names.
+    /// Handles the report of the router that it may not read a path of the configuration.
     pub(super) fn want_replacement(&mut self, reason: &str) {
         let reason = reason.chars().filter(|c| !c.is_control()).take(400).collect();
         self.replacement.want(reason);
@@ -54,7 +54,7 @@ impl Tree {
         let Some(reason) = self.replacement.begin(now) else { return };
         self.log.write(Level::Notice, format_args!("the router is replaced: {reason}"));
         let stage = Stage { can_be_corrected: self.can_be_corrected, has_served: true };
-        // What runs must run there, too, and no certificate is ordered twice.
+        // The applications that run must run there, too, and no certificate is ordered twice.
         let limits = Limits { required: self.running_applications(), holds_renewals: true };
         let (options, current) = (&self.options, &self.changes.current);
         match router::start(options, stage, limits, current, &self.certificates, &self.log, now) {

@@ -51,7 +51,7 @@ impl Tree {
         self.close_sockets();
     }
 
-    /// Logs what a graceful end waits for.
+    /// Logs that a graceful end waits for the requests in progress.
     fn log_graceful_end(&self) {
         let limit = match self.changes.current.grants.shutdown_timeout {
             Some(limit) => {
@@ -82,7 +82,8 @@ impl Tree {
     }
 
     /// Returns true if the server that this one has replaced still finishes requests: a service
-    /// manager takes the end of this process for that of the server, and kills what is left.
+    /// manager takes the end of this process for that of the server, and kills the remaining
+    /// processes.
     pub(super) fn waits_for_predecessor(&self, shutdown: &Shutdown) -> bool {
         shutdown.is_graceful && !self.upgrade.is_standby && self.upgrade.predecessor.is_some()
     }

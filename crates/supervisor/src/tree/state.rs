@@ -42,7 +42,7 @@ pub enum Ending {
     Stopped,
     /// The first configuration cannot be run, or a resource that it needs is missing.
     Refused {
-        /// What is missing, and what to do.
+        /// The missing resource, and the remedy.
         reason: String,
         /// Another program has an address: another attempt would fail too, or take the address
         /// while that program is restarted.

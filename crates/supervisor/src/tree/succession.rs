@@ -1,7 +1,7 @@
 //! The start of a server that replaces another one (an upgrade), until the old one has ended.
 //!
-//! 1. The router and the applications start from what the old server has handed over. Applications
-//!    that run in the old server must run here too.
+//! 1. The router and the applications start from the state that the old server has handed over.
+//!    Applications that run in the old server must run here too.
 //! 2. This server reports that it serves ([`Tree::report_ready`]) and is on standby: the old server
 //!    has the PID file, answers the control API and orders certificates.
 //! 3. On the old server's word, or if it dies, this one takes over ([`Tree::take_over`]).
@@ -43,8 +43,8 @@ pub(super) fn inherit(
 }
 
 impl Tree {
-    /// Begins to replace the old server, if there is one. Error: what it has handed over is
-    /// malformed.
+    /// Begins to replace the old server, if there is one. Error: the state that it has handed over
+    /// is malformed.
     pub(super) fn succeed(&mut self, predecessor: Option<Predecessor>) -> Result<(), String> {
         let Some(predecessor) = predecessor else { return Ok(()) };
         self.certificates = Certificates::inherit(predecessor.bundles())?;
@@ -101,7 +101,7 @@ impl Tree {
         }
     }
 
-    /// Takes over from the old server, which has released what this one takes.
+    /// Takes over from the old server, which has released its PID file.
     fn take_over(&mut self, predecessor: &Predecessor) {
         if !self.upgrade.is_standby {
             return;

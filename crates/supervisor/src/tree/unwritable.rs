@@ -4,7 +4,7 @@
 //! A log that could not be opened again after log rotation is tried again, too.
 //!
 //! After a failed write to the state directory, another process tries to write there again and
-//! again: what cannot be stored shows before somebody needs it.
+//! again: the failure is visible before the next change needs the directory.
 
 use howdah_wire::messages::FromSupervisor;
 
@@ -61,7 +61,7 @@ impl Tree {
         self.begin_file_task(Task::ProbeState { directory, bytes }, Origin::Supervisor);
     }
 
-    /// Tells the router what cannot be written to, if that has changed.
+    /// Sends the router the problems of the state directory and the log, if they have changed.
     pub(super) fn tell_unwritable(&mut self) {
         let log = self.log.problem();
         if self.router.is_none() || !self.unwritable.take_changed(log.as_deref()) {

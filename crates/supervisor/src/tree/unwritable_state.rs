@@ -1,9 +1,9 @@
-//! What the supervisor cannot write to: the state directory and its log.
+//! Files that the supervisor cannot write: the state directory and its log.
 
 /// The state directory and the log, if they cannot be written to.
 #[derive(Debug, Default)]
 pub(super) struct Unwritable {
-    /// Why the state directory cannot be written to, and what to do.
+    /// Why the state directory cannot be written to, and the remedy.
     pub(super) state: Option<String>,
     /// The document that is served was not kept for a start without a valid one.
     pub(super) is_document_lost: bool,

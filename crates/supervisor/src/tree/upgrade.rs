@@ -4,8 +4,8 @@
 //! 2. The new server starts beside this one and gets sockets and state ([`Tree::start_successor`]).
 //!    This one serves on, and refuses changes.
 //! 3. The new server serves. This one releases its PID file and tells it to take over.
-//! 4. The new server has taken over. This one finishes its requests and ends, without what the new
-//!    one uses: files of sockets, PID file, control groups.
+//! 4. The new server has taken over. This one finishes its requests and ends. It leaves the new
+//!    one's resources alone: files of sockets, PID file, control groups.
 //!
 //! If the new server fails before step 4, this one goes on as before. If the new server dies
 //! afterwards, while this one still finishes its requests, this one serves again.
@@ -161,7 +161,7 @@ impl Tree {
             with_php: with_php.map(|spec| spec.name.clone()).collect(),
             control_groups: self.control_groups.names(),
         };
-        // What the program prints before it has opened the log; afterwards it has /dev/null again.
+        // Output of the program before it has opened the log; afterwards it has /dev/null again.
         let output = self.log.handle().ok().filter(|_| self.options.is_daemon);
         Successor::start(invocation, &state, output.as_ref().map(AsFd::as_fd))
     }
@@ -282,7 +282,7 @@ impl Tree {
         self.send_to_control(&ToControl::UpgradeEnded { error, pid, version }, &[]);
     }
 
-    /// Takes back what the new server would have owned.
+    /// Takes back the resources that the new server would have owned.
     fn own_again(&mut self) {
         self.control_groups.share(false);
         self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);

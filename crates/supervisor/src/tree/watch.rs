@@ -33,7 +33,7 @@ impl Tree {
         }
     }
 
-    /// Returns what the log calls a child that must not stay stopped; `None` for others.
+    /// Returns the log's name for a child that must not stay stopped; `None` for others.
     fn kind_of(&self, pid: u32) -> Option<&'static str> {
         let is_router = self.router.as_ref().is_some_and(|router| router.pid == pid)
             || self.replacement.find(pid).is_some();

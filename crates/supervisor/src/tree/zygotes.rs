@@ -18,7 +18,7 @@ use crate::zygote::{Report, Zygote};
 /// Minimum number of applications for which a zygote is worth its memory.
 const MIN_APPLICATIONS: usize = 2;
 
-/// What follows from a zygote that was never ready, for the log.
+/// The consequence of a zygote that was never ready, for the log.
 const NEVER_READY: &str = "; it was never ready, so each application starts PHP on its own until \
                            one is, which takes about 10 MB more for each; it is tried again";
 

@@ -48,7 +48,7 @@ pub(super) struct Slot {
     pub(super) never_ready: u32,
     /// How the last of them has failed, as logged.
     pub(super) told: Option<Failure>,
-    /// What the last of them has written.
+    /// The output of the last of them.
     pub(super) lines: StartLines,
 }
 
