@@ -27,7 +27,7 @@ pub(crate) use self::keys::CACHE;
 /// The value of `cache`.
 #[derive(Debug, Clone)]
 pub enum CacheOption {
-    /// `false`: responses are not stored, whatever an earlier action says.
+    /// `false`: responses are not stored, even if an earlier action has a cache.
     Off,
     /// Responses are stored.
     On(Arc<Cache>),
@@ -104,7 +104,7 @@ pub struct Ignored {
 /// The effect of a request field that `Vary` names.
 #[derive(Debug, Clone)]
 pub enum VaryRule {
-    /// None: responses are the same whatever its value.
+    /// None: its value has no effect on responses.
     Ignored,
     /// The first of these values that the client accepts; the application sees only that.
     Accepted(Vec<String>),

@@ -142,7 +142,7 @@ fn read_server(node: &Node<'_>) -> Result<Address, Error> {
     }
 }
 
-/// Errors do not show the value, whatever it is.
+/// Errors do not show the value, even if it is invalid.
 fn read_password(node: &Node<'_>) -> Result<Password, Error> {
     let text = node.value.as_str().filter(|text| !text.is_empty());
     let password = text.map(|text| Password(text.to_owned()));

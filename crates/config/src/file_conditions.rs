@@ -38,13 +38,13 @@ pub(crate) const KEYS: &[Key] = &[
 /// patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCondition {
-    /// What a file must be.
+    /// The required kind of file.
     pub test: FileTest,
     excluding: Vec<Template>,
     including: Vec<Template>,
 }
 
-/// What a file must be.
+/// The required kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileTest {
     /// `directory`: a directory.

@@ -150,7 +150,7 @@ fn has_include(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"\"include\"").is_some()
 }
 
-/// Returns what was read, or the problems of files as lines.
+/// Returns the result of the reading, or the problems of files as lines.
 fn finished<T>(mistakes: Mistakes<String>, read: Result<T, String>) -> Result<T, String> {
     mistakes.finish(read).map_err(|problems| error::lines(&problems, String::clone))
 }
@@ -330,7 +330,7 @@ impl<'f> Reading<'f> {
             };
             let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
             let Value::Object(members) = value else {
-                self.keep(&inside, "must be an object, as what includes it")?;
+                self.keep(&inside, "must be an object, like the part that includes it")?;
                 continue;
             };
             let members = self.object(members, &inside)?;
@@ -389,9 +389,9 @@ impl<'f> Reading<'f> {
         self.origins.push(Origin { path, source, inner });
     }
 
-    /// Adds the members of a file to those that are there. The origins of what the file itself
-    /// includes are those from `first_origin` on. Keeps one problem: a copy of a file would have as
-    /// many as members.
+    /// Adds the members of a file to those that are there. The origins of the files that the file
+    /// itself includes are those from `first_origin` on. Keeps one problem: a copy of a file would
+    /// have as many as members.
     fn add(
         &mut self,
         all: &mut Map<String, Value>,

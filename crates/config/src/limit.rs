@@ -217,7 +217,7 @@ pub struct LimitRule {
     pub status: u16,
     /// True if the rate is that of all servers of the cluster together, if there is one.
     pub shared: bool,
-    /// True if all responses tell the client what remains of the rate.
+    /// True if all responses tell the client the rest of its rate.
     pub announce: bool,
     /// True if refusals are counted and not carried out.
     pub dry_run: bool,

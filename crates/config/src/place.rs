@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use howdah_text::percent;
 
-/// Writes a key behind a slash. What would end a step or a line is percent-encoded.
+/// Writes a key behind a slash. Characters that would end a step or a line are percent-encoded.
 pub(crate) fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
     f.write_char('/')?;
     for character in key.chars() {

@@ -1,4 +1,4 @@
-//! `rewrite`, and the elements of `try`: a path, and what becomes of the query.
+//! `rewrite`, and the elements of `try`: a path, and a change of the query.
 
 use howdah_template::{Part, Template, Variable};
 
@@ -11,13 +11,13 @@ use crate::templates;
 pub struct Rewrite {
     /// The path, percent-encoded.
     pub path: Template,
-    /// What becomes of the query of the request.
+    /// Change of the query of the request.
     pub query: QueryChange,
     /// Path of the text in the document.
     pub place: String,
 }
 
-/// What a rewrite does to the query of the request.
+/// Change of the request's query by a rewrite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryChange {
     /// The query stays.

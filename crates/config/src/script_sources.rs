@@ -19,7 +19,7 @@ pub struct ScriptSources<'c> {
     /// Endings of directories whose place is not certain.
     anywhere: BTreeSet<&'c str>,
     all: BTreeSet<&'c str>,
-    /// What all applications have in common.
+    /// The endings that all applications have in common.
     common: ScriptExtensions,
 }
 

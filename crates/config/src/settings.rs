@@ -49,7 +49,7 @@ pub(crate) static SETTINGS: Shape = Shape {
             "Maximum memory of all PHP processes together: bytes, `\"512M\"` or `\"60%\"` of the \
              machine's",
         )
-        .default("what is available")
+        .default("the available memory")
         .details(
             "A percentage is of the control group's memory if that is smaller. At least 32 MB. \
              [Automatic sizing](../tuning.md#a-budget) plans within it; configured numbers of \
@@ -254,7 +254,7 @@ static STATIC: Shape = Shape {
 pub struct Settings {
     /// Number of threads that serve connections; one for each processor if `None`.
     pub listen_threads: Option<u32>,
-    /// Maximum memory of all PHP processes together; what the machine has if `None`.
+    /// Maximum memory of all PHP processes together; the memory of the machine if `None`.
     pub memory: Option<MemoryBudget>,
     /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None`
     /// for no limit and the default of an upgrade.

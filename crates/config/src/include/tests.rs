@@ -109,7 +109,7 @@ fn members_of_files_are_added_in_the_order_of_names() {
     assert!(!files("/routes/main", json!([])).is_empty());
     assert!(files("", json!({})).len() > 1, "all files are named");
     assert!(files("/settings", json!({})).is_empty());
-    // What a client has read may be sent back, also without the names of the files.
+    // A document that a client has read may be sent back, also without the names of the files.
     assert!(files("", document.clone()).is_empty());
     let mut without = document.clone();
     without.as_object_mut().unwrap().remove("included");

@@ -1,4 +1,4 @@
-//! What is known about files while a document is read without those that cannot be used.
+//! State of files while a document is read without those that cannot be used.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// What is known about files while a document is read without those that cannot be used.
+/// State of files while a document is read without those that cannot be used.
 pub(super) struct Tolerance<'a> {
     /// The document that was read before.
     pub(super) former: Option<&'a Value>,
@@ -22,7 +22,7 @@ pub(super) struct Unusable {
     pub(super) without_former: bool,
 }
 
-/// What a reading has found.
+/// Result of a reading.
 #[derive(Default)]
 pub(super) struct Found {
     /// Files that were not used, with reasons, and true for those whose former content was.

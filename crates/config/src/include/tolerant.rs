@@ -1,8 +1,8 @@
 //! Files of a document that cannot be used: the document is read without them.
 //!
 //! One file may belong to one customer, and a mistake in it must not concern the others. The
-//! content that the file had in the former document takes its place. Without one, what passes to a
-//! name that only the file would have defined is answered with 503 (see
+//! content that the file had in the former document takes its place. Without one, requests that are
+//! passed to a name that only the file would have defined are answered with 503 (see
 //! [`Definitions`](crate::definitions::Definitions)).
 //!
 //! A mistake in the document itself, and one that only a definition in such a file would mend (a

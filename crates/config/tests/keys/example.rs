@@ -141,7 +141,7 @@ fn escaped(step: &str) -> String {
     step.replace('~', "~0").replace('/', "~1")
 }
 
-/// Formats the document: what is short, on one line.
+/// Formats the document: short values on one line.
 pub fn format(document: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, document, 0);

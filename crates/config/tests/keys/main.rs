@@ -1,4 +1,5 @@
-//! What is generated from the tables of keys is current, and the tables say what the reader does.
+//! The files that are generated from the tables of keys are current, and the tables agree with the
+//! reader.
 //!
 //! `make generate` writes the files; without `GENERATE` in the environment, these tests only
 //! compare them.

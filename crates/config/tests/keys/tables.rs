@@ -93,7 +93,7 @@ fn table(keys: &[&Key]) -> String {
     text
 }
 
-/// Returns what a key is for; a short remark on a name of another server stands in parentheses.
+/// Returns the meaning of a key; a short remark on a name of another server stands in parentheses.
 fn meaning(key: &Key) -> String {
     let (about, details) = (key.about, key.details);
     let is_remark = details.starts_with(|c: char| c.is_lowercase() || c == '`')

@@ -168,7 +168,7 @@ fn a_table_that_cannot_be_used_keeps_its_content_or_leaves_out_the_file_that_nam
 }
 
 proptest! {
-    /// Whatever the files are: no panic, and what is accepted is valid.
+    /// For any files: no panic, and an accepted document is valid.
     #[test]
     fn any_files_make_a_valid_document_or_none(
         texts in proptest::collection::vec(
