@@ -1,4 +1,5 @@
-//! Connections to Valkey: with a bound for what they receive, and with errors that show no secret.
+//! Connections to Valkey: with a bound for the bytes that they receive, and with errors that show
+//! no secret.
 //!
 //! The engine's parser keeps a reply in memory until it is complete. A connection therefore
 //! receives no more than its commands allow; a server that sends more is cut off.
@@ -131,7 +132,7 @@ impl Drop for Connection {
 impl Allowance {
     /// Allows the server this many bytes more, for the reply to a command that is about to be sent.
     pub fn add(&self, bytes: u64) {
-        // Answers are mostly shorter: what is left over must not sum up.
+        // Answers are mostly shorter: the unused allowances must not add up.
         let add = |left: u64| Some(left.saturating_add(bytes).min(MAX_ALLOWANCE_BYTES));
         let _ = self.0.fetch_update(Relaxed, Relaxed, add);
     }
@@ -193,7 +194,7 @@ pub fn describe(error: &RedisError) -> String {
     }
     match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) => "it refuses the user or password".to_owned(),
-        (ErrorKind::Parse, _) => "it sends what is no answer".to_owned(),
+        (ErrorKind::Parse, _) => "it sends bytes that are no answer".to_owned(),
         (_, Some(code)) if is_word(code) => format!("it answers with {code}"),
         _ => "it answers with an error".to_owned(),
     }

@@ -220,7 +220,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Sends what waits. Returns when the server has refused something, after a pause.
+    /// Sends the waiting messages. Returns when the server has refused something, after a pause.
     async fn send_waiting(&self, connected: &Connected) -> Result<(), String> {
         loop {
             let Some(next) = self.waiting().next() else {
@@ -306,9 +306,9 @@ impl Connected {
         command.arg("LOAD").arg(script);
         match self.run(&command).await? {
             Value::BulkString(hash) if hash.len() == 40 => {
-                String::from_utf8(hash).map_err(|_| "it sends what is no answer".to_owned())
+                String::from_utf8(hash).map_err(|_| "it sends bytes that are no answer".to_owned())
             }
-            _ => Err("it sends what is no answer".to_owned()),
+            _ => Err("it sends bytes that are no answer".to_owned()),
         }
     }
 }

@@ -58,7 +58,8 @@ impl Cluster {
                 member.as_ref().map(|member| Arc::clone(&member.counting) as Arc<dyn Peers>),
             );
         }
-        // Stores use the new one from here on. What the old one has not sent yet must not be lost.
+        // Stores use the new one from here on. Messages that the old one has not sent yet must not
+        // be lost.
         if let (Some(old), Some(new)) = (&current, &member)
             && !Arc::ptr_eq(old, new)
         {
@@ -71,7 +72,7 @@ impl Cluster {
         self.member.store(member);
     }
 
-    /// Returns what counts requests of all servers together; `None` if this server is alone.
+    /// Returns the counting of requests of all servers together; `None` if this server is alone.
     pub fn counting(&self) -> Option<Arc<Counting>> {
         self.member.load().as_ref().map(|member| Arc::clone(&member.counting))
     }

@@ -25,7 +25,7 @@ pub struct Message {
     /// Name of the store; all stores if empty. After a NUL, the name of the application whose
     /// entries are concerned.
     pub store: Vec<u8>,
-    /// What is purged.
+    /// The entries to purge.
     pub what: Purge,
     /// Entries become stale instead of being removed.
     pub is_soft: bool,
@@ -47,7 +47,7 @@ const TAGS: u8 = 4;
 
 impl Message {
     /// Returns the bytes. A purge that would be too long becomes one of everything: other servers
-    /// must not keep what it names.
+    /// must not keep the entries that it names.
     pub fn encode(&self) -> Vec<u8> {
         let encoded = self.encode_any();
         if encoded.len() <= MAX_BYTES {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes cause a panic, and what is read is written alike.
+        /// No bytes cause a panic, and a message that was read is written as the same bytes.
         #[test]
         fn hostile_bytes_are_refused_or_read_as_they_are(
             which in 0usize..8, cut in 0usize..100, at in 0usize..100, byte: u8, tail: Vec<u8>,

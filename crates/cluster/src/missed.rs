@@ -1,9 +1,9 @@
 //! Purges that a server has missed, because Valkey no longer keeps them.
 //!
 //! Each entry of the stream names the entry before it, and a hash has the last entry of each
-//! application. A server that finds a gap compares the hash with the last entries that it knows:
-//! what it may have missed are purges of the applications that differ, and those of nobody else. An
-//! application that purges without end thus empties its own part of the caches only.
+//! application. A server that finds a gap compares the hash with the last entries that it knows: it
+//! can have missed purges only of the applications that differ. An application that purges without
+//! end thus empties its own part of the caches only.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub struct LastEntries {
     pub of: HashMap<Vec<u8>, Position>,
 }
 
-/// What a server has received.
+/// The entries that a server has received.
 #[derive(Debug)]
 pub struct Received {
     /// Position of the last entry that others may follow.
@@ -49,12 +49,12 @@ pub struct Received {
     of: HashMap<Vec<u8>, Position>,
 }
 
-/// What a gap means.
+/// The consequence of a gap.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missed {
     /// Purges of these applications.
     Of(Vec<Vec<u8>>),
-    /// It cannot be known: the server has lost what it had.
+    /// Unknown purges: Valkey has lost its entries.
     Unknown,
 }
 
@@ -88,7 +88,8 @@ impl Default for Received {
 }
 
 impl Received {
-    /// Returns true if there is a gap between what was received and an entry that follows `after`.
+    /// Returns true if there is a gap between the received entries and an entry that follows
+    /// `after`.
     pub fn is_gap(&self, after: Position) -> bool {
         after != self.last
     }
@@ -103,9 +104,9 @@ impl Received {
         }
     }
 
-    /// Compares what was received with the last entries, which count as received from now on.
-    /// Whether what a server had before is still there is asked when it is connected to, and where
-    /// entries follow others than they should.
+    /// Compares the received entries with the last ones, which count as received from now on.
+    /// Called if the newest entry is older than the received ones, or if an entry does not follow
+    /// the last received one.
     pub fn compare(&mut self, last: LastEntries) -> Missed {
         let Some(newest) = last.last.filter(|newest| *newest >= self.last) else {
             let is_new = self.last == BEGINNING && last.of.is_empty();

@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum number of purges of an answer.
 const MAX_PURGES: usize = 16;
 
-/// Maximum length of an answer: purges, and what is around them.
+/// Maximum length of an answer: purges, and the protocol's bytes around them.
 const MAX_ANSWER_BYTES: u64 = (MAX_PURGES * (MAX_BYTES + 1024)) as u64;
 
 /// Stores by their names. The configuration owns them.
@@ -103,7 +103,7 @@ impl Receiving {
             let answer = ask(&connection, &command).await?;
             let Some(entries) = read_streams(answer) else {
                 self.state.invalid.fetch_add(1, Relaxed);
-                return Err("it sends what is no answer".to_owned());
+                return Err("it sends bytes that are no answer".to_owned());
             };
             // Between two questions an entry may have been added.
             let has_newer =
@@ -116,7 +116,7 @@ impl Receiving {
                 if entry.after.is_some_and(|after| reading.received.is_gap(after)) {
                     self.catch_up(&connection, reading).await?;
                     reading.at = reading.at.max(entry.position);
-                    // What has come meanwhile is among what was caught up with.
+                    // The entries that have come meanwhile were part of that comparison.
                     break;
                 }
                 reading.at = entry.position;

@@ -77,8 +77,8 @@ return 1
 ";
 
 /// Returns the key in Valkey. A zone has no other characters than those of a name or of a JSON
-/// path; the text of a request is hashed, as it may be long, and Valkey need not know who visits a
-/// site.
+/// path; the text of a request is hashed, as it may be long, and Valkey need not know the visitors
+/// of a site.
 pub fn key(prefix: &str, zone: &str, text: &[u8]) -> Vec<u8> {
     let hash = digest(&SHA256, text);
     let hash = hash.as_ref().get(..16).unwrap_or_default();

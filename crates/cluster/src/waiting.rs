@@ -1,7 +1,7 @@
 //! Messages that wait for the server, apart for each application.
 //!
-//! An application that purges without end fills its own queue only: what it names is then replaced
-//! by one purge of all that it has. Queues take turns, so it delays the purges of others by one
+//! An application that purges without end fills its own queue only: its purges are then replaced by
+//! one purge of all its entries. Queues take turns, so it delays the purges of others by one
 //! message at most.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ const MAX_BLOCK_BYTES: usize = 1 << 20;
 /// A message that no request waits for.
 #[derive(Debug, Clone)]
 pub enum Outgoing {
-    /// A purge: what it is about, as messages name it, and its bytes.
+    /// A purge: its subject, as messages name it, and its bytes.
     Purge(Arc<[u8]>, Arc<[u8]>),
     /// A key of a limit that is blocked.
     Block(Arc<SharedBlock>),
