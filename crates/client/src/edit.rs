@@ -43,7 +43,7 @@ pub(super) fn edit(
     } else {
         let part = target.strip_prefix("/config/").unwrap_or("/");
         let file = file.display();
-        eprintln!("howdah: what you wrote is kept; howdah config set '{part}' @{file} sends it");
+        eprintln!("howdah: your text is kept; howdah config set '{part}' @{file} sends it");
     }
     result
 }

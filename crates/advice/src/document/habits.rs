@@ -32,7 +32,7 @@ pub(super) fn is_comparison(condition: &Value) -> bool {
 /// What to write in place of a comparison.
 pub(super) const NO_COMPARISONS: &str = "is not compared, but a text that always holds; write a \
      key of \"match\", as in \"headers\": {\"User-Agent\": \"*bot*\"}, or an \"if\" of a variable \
-     with a \"map\" of what is to be compared";
+     with a \"map\" of the value to compare";
 
 /// Checks an action at `place`.
 pub(super) fn of_action(place: &str, action: &Action, all: &mut Vec<Advice>) {

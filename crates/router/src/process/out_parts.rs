@@ -124,7 +124,7 @@ impl ControlThread {
             let consequence = if out.is_former {
                 "its former content stays in use"
             } else {
-                "what passes to a name that only it defines is answered with 503"
+                "requests for a name that only it defines are answered with 503"
             };
             let file = out.file.display().to_string();
             // The part has the name already.
