@@ -1,11 +1,11 @@
-//! What the threads of a process do, from `/proc`.
+//! Activity of the threads of a process, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::process;
 
-/// What a process does.
+/// Activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
     /// Processor time of all its threads since its start.

@@ -7,7 +7,7 @@ pub fn is_full(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Returns what to do about an error of writing to a file.
+/// Returns the remedy for an error of writing to a file.
 pub fn advice(error: &Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => "make room there: df -h",

@@ -6,7 +6,7 @@
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`pipe`]: messages from untrusted processes.
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
-//! - [`activity`]: what the threads of a process do.
+//! - [`activity`]: the activity of the threads of a process.
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
 //! - [`directory`]: checking that a directory exists.
@@ -14,13 +14,13 @@
 //!   blocks.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
-//! - [`credentials`]: users and groups; [`permission`]: what keeps a user from a file.
+//! - [`credentials`]: users and groups; [`permission`]: the obstacle that keeps a user from a file.
 //! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals without effect.
 //! - [`service_manager`]: descriptors and settings of systemd, and notifications to it.
 //! - [`sockets`]: options of listening sockets.
-//! - [`plain`]: error messages without numbers; [`full_disk`]: what to do about errors of writing.
+//! - [`plain`]: error messages without numbers; [`full_disk`]: remedies for errors of writing.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
 //! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router

@@ -166,7 +166,7 @@ impl Log {
     }
 
     /// Writes a record in the name of another process, unchanged, and counts it against `rate`, or
-    /// leaves it out. `source`: what the record is of, for the line that says how many were left
+    /// leaves it out. `source`: the origin of the record, for the line that says how many were left
     /// out.
     pub fn write_limited(
         &self,
@@ -231,7 +231,7 @@ impl Log {
         rate.kept(self.write_counted(level, &Shortened(message)));
     }
 
-    /// Returns why the last line could not be written, and what to do. Tries again before, with the
+    /// Returns why the last line could not be written, and the remedy. Tries again before, with the
     /// line that says how many were lost; `None` if that is written.
     pub fn problem(&self) -> Option<String> {
         if !self.is_failing.load(Relaxed) {

@@ -25,7 +25,7 @@ const RECORD_COST: u64 = 512;
 /// Lasting rate of an application, in bytes per second: 11 GB a day.
 pub const LASTING_RATE: u64 = 128 << 10;
 
-/// What an application may write at once beyond [`LASTING_RATE`], in bytes.
+/// Maximum number of bytes that an application may write at once beyond [`LASTING_RATE`].
 const LASTING_BURST: u64 = 16 << 20;
 
 /// Time for which records are left out, in microseconds.

@@ -18,8 +18,8 @@ pub fn release_start_memory() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for (start, end) in unchanged(&mappings) {
         // SAFETY: the mapping is private, of a file, and cannot be written; no page of it is a copy
-        // of this process's own (relocations). So what is read there afterwards is what is read
-        // there now.
+        // of this process's own (relocations). So the bytes that are read there afterwards are the
+        // present ones.
         let _: Result<(), _> =
             unsafe { madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
     }
@@ -50,8 +50,8 @@ pub fn release_zero_pages() {
     let lines = BufReader::new(maps).lines().map_while(Result::ok);
     for (start, end) in lines.filter_map(|line| shared_anonymous(&line)) {
         for page in zero_pages(start, end) {
-            // SAFETY: the page contains only zeros and nobody changes it meanwhile, so what is read
-            // there afterwards is what is read there now.
+            // SAFETY: the page contains only zeros and nobody changes it meanwhile, so the bytes
+            // that are read there afterwards are the present ones.
             let _: Result<(), _> =
                 unsafe { madvise(page as *mut c_void, page_size(), Advice::LinuxRemove) };
         }

@@ -166,7 +166,8 @@ fn clone(namespaces: Namespaces, more: libc::c_int) -> io::Result<Forked> {
 }
 
 fn join(user: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes integers, of which one is an open descriptor; what changes are credentials.
+    // SAFETY: takes integers, of which one is an open descriptor; the call changes credentials
+    // only.
     match unsafe { libc::setns(user.as_raw_fd(), libc::CLONE_NEWUSER) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -181,8 +182,8 @@ fn wait_for(child: u32) {
 
 /// Moves this process into a new control group namespace whose root is its current group.
 pub fn leave_control_groups() -> io::Result<()> {
-    // SAFETY: takes an integer. Unlike CLONE_FILES and its like, this flag changes what
-    // /proc/PID/cgroup shows and nothing that memory safety could rest on.
+    // SAFETY: takes an integer. Unlike CLONE_FILES and its like, this flag changes the content of
+    // /proc/PID/cgroup and nothing that memory safety could rest on.
     match unsafe { libc::unshare(libc::CLONE_NEWCGROUP) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

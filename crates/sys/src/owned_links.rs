@@ -2,7 +2,7 @@
 //!
 //! The owner of a directory can replace an entry by a symbolic link to a file that only root can
 //! read. So a link is followed if it belongs to root, to the user of this process, or to the owner
-//! of what it leads to, such as `current` of a deployment (as `SymLinksIfOwnerMatch` of Apache and
+//! of its target, such as `current` of a deployment (as `SymLinksIfOwnerMatch` of Apache and
 //! `disable_symlinks if_not_owner` of nginx).
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ struct Foreign {
 }
 
 /// Returns the directory of a file and its name there, which is no link at this moment. Fails if a
-/// link of another user leads to what is not that user's.
+/// link of another user leads to a file that is not that user's.
 pub fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
     let mut directory = open(CWD, OsStr::new("."))?;
     let mut rest = parts(path);

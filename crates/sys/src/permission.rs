@@ -1,11 +1,11 @@
-//! What keeps a user from a file, and what to type: for administrators, who are shown it in the log
-//! and by commands.
+//! The obstacle that keeps a user from a file, and the command that removes it: for administrators,
+//! in the log and in the output of commands.
 //!
 //! The permission bits of each directory on the path are compared with the user, as the kernel
 //! does. They do not show access control lists, security modules and sandboxes.
 //!
-//! Who owns a site may lead an administrator with a link: there is no command to open what a link
-//! leads to outside of its directory, nor files of the system and private keys.
+//! The owner of a site may mislead an administrator with a link: no command is shown that opens the
+//! target of a link outside of its directory, files of the system or private keys.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::credentials::Credentials;
 
-/// What a user does with a file.
+/// An access of a user to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Look at it: all directories above it are entered.
@@ -27,7 +27,7 @@ pub enum Wanted {
     Read,
 }
 
-/// What keeps a user from a file.
+/// An obstacle that keeps a user from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
     /// The path without links; of the directory that cannot be entered, or of the file.
@@ -47,8 +47,8 @@ enum Kind {
 }
 
 impl Obstacle {
-    /// Finds what keeps `user` from a file; `None` if its permissions permit it, or it does not
-    /// exist.
+    /// Finds the obstacle that keeps `user` from a file; `None` if its permissions permit it, or it
+    /// does not exist.
     pub fn find(path: &Path, user: &Credentials, wanted: Wanted) -> Option<Obstacle> {
         if user.uid == 0 {
             return None;

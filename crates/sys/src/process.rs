@@ -25,8 +25,8 @@ pub enum Forked {
 /// Duplicates this process.
 ///
 /// # Panics
-/// If the process has more than one thread: the others would vanish with whatever locks they
-/// hold, and the child could deadlock or corrupt memory.
+/// If the process has more than one thread: the others would vanish with the locks that they hold,
+/// and the child could deadlock or corrupt memory.
 pub fn fork() -> io::Result<Forked> {
     assert_eq!(thread_count(), 1, "fork of a process with several threads");
     // SAFETY: there is one thread (checked above), so the child has everything that it needs to

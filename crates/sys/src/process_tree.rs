@@ -254,8 +254,8 @@ fn id_of(entry: &fs::DirEntry) -> Option<u32> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// Returns what was read of /proc; `None` if it does not exist or is not visible. Error: a
-/// descriptor or memory was lacking, so a later attempt may succeed.
+/// Returns the result of a read of /proc; `None` if the file does not exist or is not visible.
+/// Error: a descriptor or memory was lacking, so a later attempt may succeed.
 fn visible<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),

@@ -25,7 +25,7 @@ pub fn open_no_link(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NOFOLLOW)
 }
 
-/// As [`open`], and fails if a link leads to what does not belong to the link's owner
+/// As [`open`], and fails if a link leads to a file that does not belong to the link's owner
 /// ([`owned_links`](crate::owned_links)).
 pub fn open_owned(path: &Path) -> io::Result<(File, Metadata)> {
     let (directory, name) = owned_links::resolve(path)?;

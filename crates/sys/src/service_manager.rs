@@ -34,8 +34,8 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Takes over what was passed to this process, and removes the variables from the environment:
-    /// no other process may take them for its own.
+    /// Takes over the descriptors and settings that were passed to this process, and removes the
+    /// variables from the environment: no other process may take them for its own.
     ///
     /// Must be called only once, at the start of `main`, before anything is opened: the variables
     /// name descriptors by their numbers.

@@ -1,6 +1,6 @@
 //! Copies between private memory and memory that other processes may write at the same time.
 //!
-//! What arrives may be a mixture of what others wrote before and after, in any order: the caller
+//! The copied bytes may be a mixture of older and newer writes of others, in any order: the caller
 //! must not depend on it, and must check a length that is part of it once it is private. Everything
 //! else is as with `memcpy`, which is no alternative: a compiler may read its source again later,
 //! as if nobody else could have changed it.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Returns the number of bytes that were written to a socket and that its peer has not taken yet
 /// (`SIOCOUTQ`). For a unix socket, pieces that the peer has read in part count as a whole, with
-/// what the kernel needs for them.
+/// the kernel's overhead for them.
 pub fn unsent(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
     // SAFETY: the descriptor is open for the call, and the kernel writes one `c_int` at the

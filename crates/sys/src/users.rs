@@ -34,7 +34,7 @@ fn look_up<T>(
             (0, found) => return Ok(found),
             (libc::EINTR, _) => {}
             (libc::ERANGE, _) if buffer.len() < MAX_BUFFER => buffer.resize(buffer.len() * 4, 0),
-            // What the C library returns for an entry that does not exist, besides 0.
+            // The C library returns these for an entry that does not exist, besides 0.
             (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(None),
             (status, _) => return Err(std::io::Error::from_raw_os_error(status)),
         }

@@ -7,7 +7,7 @@ use crate::full_disk;
 /// Lines that were lost since the last line that was written.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
-    /// The last error, and what to do.
+    /// The last error, and the remedy.
     problem: Option<(String, &'static str)>,
     lost: u64,
     /// A part of a line was written at last.
@@ -37,7 +37,7 @@ impl Unwritten {
         self.is_torn
     }
 
-    /// Returns why lines are lost, and what to do; `None` if none is lost.
+    /// Returns why lines are lost, and the remedy; `None` if none is lost.
     pub(super) fn problem(&self) -> Option<String> {
         let (error, advice) = self.problem.as_ref()?;
         Some(format!("it cannot be written: {error}; {advice}"))

@@ -280,7 +280,7 @@ fn what_is_in_no_list_does_not_exist() {
         for number in [libc::SYS_swapon, libc::SYS_fanotify_init, libc::SYS_getpgid] {
             assert_eq!(call(number, [0; 6]), Err(libc::ENOSYS));
         }
-        // Changes of directories can be watched, but not who reads what.
+        // Changes of directories can be watched, but not reads of files.
         let watch =
             |events: u32| call(libc::SYS_inotify_add_watch, [0, 0, events as usize, 0, 0, 0]);
         assert_eq!(watch(libc::IN_CREATE | libc::IN_OPEN), Err(libc::ENOSYS));
