@@ -34,7 +34,7 @@ pub enum Kind {
     Output = 9,
     /// Cached responses are to be purged: [`Purge`].
     Purge = 10,
-    /// The script wants the client to have what it has written so far. No payload.
+    /// The script has flushed: the output so far is sent to the client. No payload.
     Flush = 11,
 }
 
@@ -176,7 +176,7 @@ pub enum Retirement {
     Directory = 11,
     /// The application is to start again.
     Restart = 12,
-    /// A request has changed what the process does with signals, and it could not be restored.
+    /// A request has changed the process's handling of signals, and it could not be restored.
     Signals = 13,
     /// A request has changed limits of the process or its priority, and they could not be restored.
     Limits = 14,

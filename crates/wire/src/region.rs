@@ -1,7 +1,7 @@
 //! Layout of the memory that the router shares with the workers of one application.
 //!
-//! The region is an array of 64-bit atomics, so that no access is a data race, whatever other
-//! processes do. All offsets follow from the [`Geometry`], which all processes get from the
+//! The region is an array of 64-bit atomics, so that no access is a data race, regardless of other
+//! processes. All offsets follow from the [`Geometry`], which all processes get from the
 //! supervisor's messages and never from the region.
 //!
 //! ```text

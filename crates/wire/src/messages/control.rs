@@ -1,7 +1,7 @@
 //! Messages between the control process, the supervisor and the router.
 //!
-//! The control process acts for administrators, who may change anything. Names in its messages need
-//! not be in a configuration yet.
+//! The control process acts with the rights of administrators: it may change anything. Names in its
+//! messages need not be in a configuration yet.
 
 use super::field::Field;
 use super::outcome::{ChangeOutcome, Restart};

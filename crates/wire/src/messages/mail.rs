@@ -123,7 +123,7 @@ messages! {
         /// meanwhile, and the process ends.
         2 Idle {}
         /// The recipients of an application have changed. Sent before a message of theirs is
-        /// delivered, so that whoever ends the process does not end the limit.
+        /// delivered, so that the limit outlives the process.
         3 Counted {
             /// All recipients of the last hour.
             usage: MailUsage,
@@ -181,7 +181,7 @@ messages! {
         3 Failed {
             /// Exit status of sysexits.h.
             status: u8,
-            /// Reason, and what to do.
+            /// Reason, and remedy.
             reason: String,
         }
     }

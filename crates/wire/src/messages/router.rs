@@ -156,7 +156,7 @@ messages! {
         /// A file or directory of the configuration has appeared that this router may not read:
         /// another one could.
         25 Renew {
-            /// What has appeared, for the log.
+            /// The path that has appeared, for the log.
             reason: String,
         }
         /// Answer to `HoldRenewals`: no certificate is being ordered.
@@ -415,7 +415,7 @@ messages! {
             /// Their numbers, with the problems.
             found: Vec<(u32, String)>,
         }
-        /// What the supervisor cannot write to; all that there is.
+        /// All files that the supervisor cannot write to.
         35 Unwritable {
             /// The state directory, and the problem.
             state: Vec<(String, String)>,

@@ -67,7 +67,7 @@ record! {
         new_privileges: bool,
         /// Control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
-        /// Files of the control group, and what is written to them.
+        /// Files of the control group, and the values that are written to them.
         cgroup_settings: Vec<(String, String)>,
         /// There is no Landlock domain: processes may signal and trace all processes of their user.
         is_sandbox_off: bool,
@@ -203,7 +203,7 @@ record! {
 record! {
     /// A problem with an application, or a setting that may not be intended.
     Problem {
-        /// What is wrong.
+        /// Kind of the problem.
         kind: ProblemKind,
         /// Key to change, as a path within the application; empty if there is none.
         key: String,
@@ -212,10 +212,11 @@ record! {
     }
 }
 
-/// What is wrong with an application that cannot run.
+/// Kind of the problem of an application that cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// Its own part of the document, or what only that names, such as a user or a script.
+    /// Its own part of the document, or an object that only this part names, such as a user or a
+    /// script.
     Own,
     /// A document root is not there, which a deployment may make later.
     NoRoot,
@@ -243,7 +244,7 @@ impl Field for ProblemKind {
 }
 
 impl Problem {
-    /// Creates a problem with the value of a key, or with what only that names.
+    /// Creates a problem with the value of a key, or with an object that only this value names.
     pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
         Problem { kind: ProblemKind::Own, key: key.into(), message: Plain(message).to_string() }
     }

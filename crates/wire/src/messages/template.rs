@@ -33,7 +33,7 @@ messages! {
         2 Unshareable {
             /// As in `Booted`.
             boot_us: u64,
-            /// What they would share.
+            /// The state that they would share.
             reason: String,
         }
         /// The worker script does not work; the template ends.
