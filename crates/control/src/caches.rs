@@ -1,4 +1,4 @@
-//! Reads what is purged and inspected below `/control/caches`.
+//! Reads the subjects of purges and inspections below `/control/caches`.
 
 use howdah_config::json;
 use howdah_http::authority;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// What the body of a purge has.
+/// Grammar of the body of a purge.
 const GRAMMAR: &str = "the body is an object with one of \"url\", \"prefix\", \"host\", \"tags\" \
     and \"all\": true, and perhaps \"soft\": true; \"tags\" may have a \"host\"";
 

@@ -19,7 +19,7 @@ use crate::token::Token;
 pub enum Transport {
     /// Over TCP, from a loopback address.
     Tcp,
-    /// Over a unix socket, whose permissions control who may connect.
+    /// Over a unix socket, whose permissions control access.
     Unix,
 }
 

@@ -100,7 +100,7 @@ impl Server {
     }
 }
 
-/// What a router answers.
+/// Answers of a router.
 fn answered(question: &Question, part: &Path) -> Reply {
     match question {
         Question::Status => status_part(&Status::default(), part),
@@ -529,7 +529,7 @@ fn every_answer_is_in_the_documentation() {
     let documented = include_str!("../../../docs/control-api.md");
     let source = include_str!("reply.rs");
     let mut errors = 0;
-    // `error(400, "Invalid path.")`, and the texts for what HTTP refuses.
+    // `error(400, "Invalid path.")`, and the texts for refusals by HTTP.
     for (_, rest) in source.match_indices("error(").map(|(at, _)| source.split_at(at + 6)) {
         let Some((status, text)) = rest.split_once(", \"") else { continue };
         let Ok(status) = status.parse::<u16>() else { continue };

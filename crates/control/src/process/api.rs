@@ -274,7 +274,7 @@ impl Api {
         self.changing.lock().await
     }
 
-    /// Logs what somebody has changed, or why that was refused. Bodies may contain secrets.
+    /// Logs a change, or the reason why it was refused. Bodies may contain secrets.
     fn log_outcome(&self, method: &[u8], target: &[u8], reply: &Reply) {
         let target = &target[..target.len().min(MAX_LOGGED_TARGET)];
         let asked = [method, target].map(String::from_utf8_lossy).join(" ");

@@ -40,7 +40,8 @@ impl Router {
         }
     }
 
-    /// Takes the socket to another router. The former one still answers what it was asked.
+    /// Takes the socket to another router. The former one still answers the questions that were
+    /// sent to it.
     pub fn replace(&self, packets: Packets) {
         *self.packets.borrow_mut() = Rc::new(packets);
     }
