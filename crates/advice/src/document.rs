@@ -2,10 +2,9 @@
 //!
 //! [`advise`] examines only the document. `absent` finds refusals that leave out requests, `effect`
 //! conditions without effect and steps that no request reaches, `caches` those that store nothing,
-//! `habits` what is written as for nginx, `addresses` listeners that are in the way of each other,
-//! `loops` routes that pass requests round, `unused` parts that nothing leads to, `upstreams`
-//! settings that need others, `variables` finds variables in strings in which they are not
-//! expanded.
+//! `habits` texts that are written as for nginx, `addresses` listeners that conflict, `loops`
+//! routes that pass requests round, `unused` parts that nothing leads to, `upstreams` settings that
+//! need others, `variables` finds variables in strings in which they are not expanded.
 
 mod absent;
 mod addresses;

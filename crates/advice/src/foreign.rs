@@ -66,7 +66,7 @@ fn hint(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
     rows.find(|(words, beside, _)| fits(words, beside)).map(|(_, _, hint)| hint)
 }
 
-/// Returns what takes the place of a directive; in an application, those of PHP-FPM come first.
+/// Returns the equivalents of a directive; in an application, those of PHP-FPM come first.
 fn directive(name: &str, in_application: bool) -> Option<String> {
     let name = normalised(name);
     let tables = if in_application { [PHP_FPM, NGINX, APACHE] } else { [NGINX, APACHE, PHP_FPM] };

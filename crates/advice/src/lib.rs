@@ -1,5 +1,5 @@
-//! What `howdah check`, the control API and the start of the server say about a document beyond its
-//! errors, and the document of a directory.
+//! Advice of `howdah check`, the control API and the start of the server about a document beyond
+//! its errors, and the document of a directory.
 //!
 //! [`parse`] adds the equivalents of names that other servers have to the errors of a document;
 //! [`advise`] finds settings that are legal and nearly always a mistake; [`detect`] recognises the

@@ -10,7 +10,7 @@ use super::files::is_file;
 pub struct WorkerScript {
     /// The script, relative to the document root.
     pub script: &'static str,
-    /// What it was recognised by.
+    /// The file or text by which it was recognised.
     pub evidence: &'static str,
     /// Environment variables that it needs.
     pub environment: Vec<(&'static str, String)>,

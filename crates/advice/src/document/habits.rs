@@ -1,4 +1,4 @@
-//! Advice on what is written as for nginx, is legal here and means something else.
+//! Advice on texts that are written as for nginx, are legal here and mean something else.
 
 use howdah_config::{Action, ActionKind, PageSource, Part, Shown, Template, path};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) fn is_comparison(condition: &Value) -> bool {
     text.contains('$') && operators.iter().any(|operator| text.contains(operator))
 }
 
-/// What to write in place of a comparison.
+/// The advice for a comparison.
 pub(super) const NO_COMPARISONS: &str = "is not compared, but a text that always holds; write a \
      key of \"match\", as in \"headers\": {\"User-Agent\": \"*bot*\"}, or an \"if\" of a variable \
      with a \"map\" of the value to compare";

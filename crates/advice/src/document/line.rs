@@ -18,7 +18,7 @@ pub(super) fn add(all: &mut Vec<Advice>, path: String, message: impl Into<String
     all.push(Advice { path, message: message.into(), is_note: false });
 }
 
-/// Adds a line about what may be intended.
+/// Adds a line about a setting that may be intended.
 pub(super) fn note(all: &mut Vec<Advice>, path: String, message: impl Into<String>) {
     all.push(Advice { path, message: message.into(), is_note: true });
 }

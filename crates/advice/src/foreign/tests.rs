@@ -307,7 +307,7 @@ fn a_directive_without_an_example_has_the_text_of_the_tables() {
 fn a_key_that_is_mistyped_is_no_directive() {
     let line = refusal(upstream(json!({"timeout": 3})));
     assert!(line.ends_with("did you mean \"timeouts\"?"), "{line}");
-    // It is a key of actions that have what is missing.
+    // The key belongs to actions that have the missing key.
     let line = refusal(json!({"routes": [{"action": {"index": "index.php"}}]}));
     assert!(!line.contains("in Howdah"), "{line}");
 }
