@@ -8,8 +8,8 @@
 //! 3. A zone has a [`table`] of bounded size with the state of each key: the time at which its debt
 //!    is paid ([`gcra`]) and its refusals ([`penalty`]). Numbers of requests at once are in
 //!    [`at_once`], the keys with the most refusals in [`ranking`].
-//! 4. Where several servers share a rate, [`shared`] says what one asks their common counter, and
-//!    what the answer changes.
+//! 4. Where several servers share a rate, [`shared`] has the questions of a server to their common
+//!    counter, and the effect of the answers.
 //!
 //! Time is an argument, in nanoseconds of any monotonic clock that is the same for all threads.
 //! Nothing here reads a clock, waits, or does I/O. All types are shared by the router threads;

@@ -1,4 +1,4 @@
-//! The rules of a listener or action, and what each of them says about a request.
+//! The rules of a listener or action, and the decision of each about a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -243,7 +243,8 @@ impl Rule {
         }
     }
 
-    /// Tells the client what remains, if the rule says so and no other rule leaves less.
+    /// Announces the rest of the rate to the client, if the rule says so and no other rule leaves
+    /// less.
     fn announce_remaining(&self, rate: &Rate, remaining: u64, admission: &mut Admission) {
         if self.settings.announce && !self.settings.dry_run {
             let own = self.announcement(rate, remaining, rate.interval());
@@ -275,7 +276,7 @@ impl Rule {
     }
 }
 
-/// What the counter that several servers share changes.
+/// Effects of the counter that several servers share.
 impl Rule {
     pub(crate) fn zone_name(&self) -> &str {
         &self.zone.name
@@ -303,7 +304,8 @@ impl Rule {
         self.zone.learn(key, rate, due, now);
     }
 
-    /// Delays a request of a key with this debt that conforms, and tells its client what remains.
+    /// Delays a request of a key with this debt that conforms, and announces the rest of the rate
+    /// to its client.
     pub(crate) fn admit_shared(&self, rate: &Rate, debt: Nanos, admission: &mut Admission) {
         if self.settings.dry_run {
             return;

@@ -1,5 +1,5 @@
-//! Rates of several servers together: what one asks the others' common counter, and what the answer
-//! changes.
+//! Rates of several servers together: the questions of a server to the common counter, and the
+//! effect of the answers.
 //!
 //! A request is first counted here. If it conforms here, the common counter is asked, which has the
 //! requests of all servers. Its answer is final: a request that it refuses is taken back here, and
@@ -32,10 +32,10 @@ pub struct Answer {
     pub credit: Nanos,
 }
 
-/// A request that this server admits, and what has counted it.
+/// A request that this server admits, and the rules that have counted it.
 #[derive(Debug, Default)]
 pub struct Checked<'r> {
-    /// What the admission consists of.
+    /// The admission.
     pub admission: Admission,
     pub(crate) claims: Vec<Claim<'r>>,
 }
