@@ -90,7 +90,7 @@ pub struct StatusArgs {
     pub(crate) server: Server,
     /// Name of an application: show its processes
     pub application: Option<String>,
-    /// Print only what needs attention, and exit with 1 if there is anything
+    /// Print only the problems that need attention, and exit with 1 if there are any
     #[arg(long, conflicts_with = "application")]
     pub problems: bool,
     /// Print the response of the API as JSON
@@ -165,7 +165,7 @@ pub enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what is stored for a URL, and why its last answer was not
+    /// Show the stored responses of a URL, and why its last response was not stored
     #[command(after_help = "\
 The last request that was not answered from the cache is remembered with the field or the key of
 the configuration that decided. If nothing is known, request the page first:

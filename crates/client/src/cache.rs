@@ -1,4 +1,4 @@
-//! `howdah cache`: purges, counters, the most requested pages, and what is known about a URL.
+//! `howdah cache`: purges, counters, the most requested pages, and the state of a URL.
 
 use howdah_questions::{CacheEntry, CacheStatus, CachedUrl, Named, Status};
 use serde::Serialize;
@@ -131,7 +131,7 @@ fn table_of_top(caches: &Named<Vec<CacheEntry>>) -> String {
     columns(&rows, &[5, 6, 7])
 }
 
-/// Returns what is known about a URL, in words.
+/// Returns the state of a URL, in words.
 fn explain(url: &str, caches: &Named<CachedUrl>) -> String {
     let mut text = String::new();
     for (name, found) in caches {

@@ -5,8 +5,8 @@
 pub(super) enum Failure {
     /// An error here, or a refusal of the server.
     Failed(String),
-    /// What was asked for is done, or shown, and parts of the configuration are out or will be
-    /// soon: the exit status.
+    /// The command has done its work, and parts of the configuration are out or will be soon: the
+    /// exit status.
     PartsOut(u8),
     /// No server answers.
     Unreachable(String),

@@ -161,7 +161,7 @@ fn tell_parts_out(status: &Status, tolerated: bool) -> Result<(), Failure> {
     if out.is_empty() || tolerated { Ok(()) } else { Err(Failure::PartsOut(4)) }
 }
 
-/// Prints what needs attention. Fails if there is anything.
+/// Prints the problems that need attention. Fails if there are any.
 fn problems(status: &Status, json: bool) -> Result<(), Failure> {
     let lines = status::problems::lines(status);
     match (json, lines.is_empty()) {

@@ -60,7 +60,7 @@ impl Url {
     }
 }
 
-/// What was found.
+/// The findings of a check.
 #[derive(Default)]
 struct Findings {
     pages: usize,
@@ -183,7 +183,7 @@ fn compare(url: &Url, pages: usize, classic: &Copy, resident: &Copy) -> Result<F
             None => firsts.push((target, expected)),
         }
     }
-    // What an earlier request has left shows in the pages of new visitors.
+    // State that an earlier request has left shows in the pages of new visitors.
     for (target, expected) in firsts.into_iter().rev() {
         let failed = |error| Failure::Failed(format!("{target}: {error}"));
         let fresh = visitor(classic).get(&target).map_err(failed)?;

@@ -1,13 +1,13 @@
-//! What needs attention, in a response of `/status`: a refused document, parts that are out, and
-//! warnings.
+//! Problems that need attention, in a response of `/status`: a refused document, parts that are
+//! out, and warnings.
 
 use howdah_questions::{PartStatus, Refused, Status};
 use serde_json::{Map, Value, json};
 
 use crate::output::{one_line, printable};
 
-/// Returns what needs attention, a line each below a line with the numbers; an empty text if there
-/// is nothing.
+/// Returns the problems that need attention, a line each below a line with the numbers; an empty
+/// text if there is nothing.
 pub(crate) fn lines(status: &Status) -> String {
     let (document, out, warnings) =
         (refused(status), out(status), parts(&status.warnings, "WARNING"));

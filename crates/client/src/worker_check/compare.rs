@@ -1,4 +1,4 @@
-//! Compares answers of both modes, apart from what differs between two answers of one mode.
+//! Compares answers of both modes, apart from the differences between two answers of one mode.
 
 use std::collections::BTreeSet;
 
@@ -84,8 +84,8 @@ impl Expected {
     }
 }
 
-/// Splits a text into words and what is between them. Whatever else changes from one answer to the
-/// next (numbers, tokens, times), the number of words mostly stays.
+/// Splits a text into words and the text between them. If other things change from one answer to
+/// the next (numbers, tokens, times), the number of words mostly stays.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut was_word = None;

@@ -19,7 +19,7 @@ pub(super) struct Copy {
     /// Its control socket.
     pub(super) control: PathBuf,
     log: PathBuf,
-    /// What it has written to standard error, such as why it refuses its configuration.
+    /// Its output to standard error, such as the reason why it refuses its configuration.
     errors: PathBuf,
 }
 
@@ -95,7 +95,7 @@ impl Drop for Copy {
     }
 }
 
-/// Returns the last problem in a log, or what a server has written that did not get as far as its
+/// Returns the last problem in a log, or the standard error of a server that has not opened its
 /// log.
 fn last_problem(log: &Path, errors: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
