@@ -1,7 +1,8 @@
 //! Request heads, targets, hosts and the framing of bodies.
 
 use howdah_http::authority::{self, encoded, to_valid_authority};
-use howdah_http::framing::{self, BodyLength, Chunked, Decoded};
+use howdah_http::body_length::{self, BodyLength};
+use howdah_http::chunked::{Chunked, Decoded};
 use howdah_http::h1::head::{Head, Parse, Scan, Scanned, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::Version;
@@ -241,7 +242,7 @@ fn plain_target(target: &[u8]) -> Option<Vec<u8>> {
 pub fn content_length(input: &[u8]) {
     let digits = !input.is_empty() && input.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(input).ok().filter(|_| digits);
-    assert_eq!(framing::content_length(input), text.and_then(|text| text.parse().ok()));
+    assert_eq!(body_length::content_length(input), text.and_then(|text| text.parse().ok()));
 }
 
 /// A host that is taken is one for hyper's crate of HTTP types too, holds nothing that is read in

@@ -387,7 +387,7 @@ CASES = [
 ]
 # {directive: why nothing shows its effect}. A directive with an equivalent is proven in a case or is here.
 UNOBSERVABLE = {
-    "pm.max_spawn_rate": "PHP-FPM starts processes once a second, Howdah as requests wait; crates/php-pool/src/pool.rs tests it",
+    "pm.max_spawn_rate": "PHP-FPM starts processes once a second, Howdah as requests wait; crates/php-pool/src/worker_count.rs tests it",
     "global:pid": "fpm_proof.py compares the files of all servers that it starts",
     "global:include": "fpm_proof.py has each pool and each application in a file of its own",
     "global:daemonize": "fpm_proof.py starts the servers of one group in the background, and ends them by their files",

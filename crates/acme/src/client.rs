@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use howdah_names as names;
+use howdah_dns as names;
 use howdah_text::date;
 use howdah_tls::authorities;
 use http::header::{HOST, HeaderValue, RETRY_AFTER, USER_AGENT};

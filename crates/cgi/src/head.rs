@@ -4,7 +4,7 @@
 //! and so are fields that frame the message or belong to the connection.
 
 use bytes::Bytes;
-use howdah_http::framing::content_length;
+use howdah_http::body_length::content_length;
 use howdah_http::message::FieldBlock;
 use howdah_text::token::is_token;
 use howdah_wire::frame::Head;

@@ -13,9 +13,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use howdah_config::{self as config, Address};
-use howdah_names::clients::ClientNames;
-use howdah_names::stream::Stream;
-use howdah_names::turns::Asker;
+use howdah_dns::clients::ClientNames;
+use howdah_dns::stream::Stream;
+use howdah_dns::turns::Asker;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -1,6 +1,6 @@
 //! Reasons why there is nothing to send.
 
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 use rustix::io::Errno;
 
 /// Reason why there is nothing to send.

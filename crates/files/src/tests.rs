@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::{Pattern, Patterns, Subject, Symlinks};
 use howdah_http::body::{Body, Piece};
+use howdah_http::error_status::RequestError;
 use howdah_http::message::{ConnectionInfo, Fields, Response, Version};
-use howdah_http::request_error::RequestError;
 
 use super::*;
 

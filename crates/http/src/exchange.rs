@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::body::{BodySource, SendError};
+use crate::error_status::RequestError;
 use crate::feed::Feed;
 use crate::limits::Limits;
 use crate::memory::Owner;
 use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, Response, is_internal_field,
 };
-use crate::request_error::RequestError;
 use crate::respond;
 use crate::tunnel::CloseReason;
 

@@ -3,7 +3,7 @@
 //! 1. Wait for a request head (`wait`, [`head`]). A waiting connection holds its socket and a
 //!    timer; the rest of its state is in a box that exists only while there is a request.
 //! 2. Read the head: request line and fields ([`head`]), target ([`target`](crate::target)), host
-//!    ([`authority`](crate::authority)), framing of the body ([`framing`](crate::framing)). A head
+//!    ([`authority`](crate::authority)), length of the body ([`body_length`](crate::body_length), [`chunked`](crate::chunked)). A head
 //!    that violates HTTP is refused ([`Refusal`], `refuse`) and the connection closed, since the
 //!    bytes after it cannot be trusted to be a request.
 //! 3. Let the [`Handler`] answer (`requests`). Meanwhile it may read the body, send interim

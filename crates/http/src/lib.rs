@@ -17,7 +17,7 @@
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request,
 //! [`copied_body`] keeps a copy of one, [`handling`] records facts about its handlers,
-//! [`request_error`] names the errors that the server itself answers with and their statuses,
+//! [`error_status`] names the errors that the server itself answers with and their statuses,
 //! [`respond`] makes their pages, [`memory`] counts the memory of waiting requests and responses,
 //! [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the variables of
 //! templates.
@@ -28,6 +28,7 @@ pub mod client;
 pub mod compress;
 mod connection;
 pub mod copied_body;
+pub mod error_status;
 pub mod exchange;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
@@ -38,7 +39,6 @@ pub mod limits;
 pub mod memory;
 pub mod message;
 pub mod request_body;
-pub mod request_error;
 pub mod respond;
 mod syntax;
 pub mod turn;
@@ -46,4 +46,6 @@ pub mod variables;
 
 pub use body::{feed, spool, temporary_files};
 pub use connection::{drain, eviction, handshake, input, timer, tunnel};
-pub use syntax::{authority, date, encoding, etag, framing, query, range, reason, refusal, target};
+pub use syntax::{
+    authority, body_length, chunked, date, encoding, etag, query, range, reason, refusal, target,
+};

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::body::Body;
+use crate::error_status::RequestError;
 use crate::message::Response;
 use crate::reason;
-use crate::request_error::RequestError;
 
 /// Returns the response to a request that ends with an error: a short page with the status and no
 /// internal facts. The response for 503 has `Retry-After`.

@@ -2,10 +2,11 @@
 //! [`date`] reads the clock.
 
 pub mod authority;
+pub mod body_length;
+pub mod chunked;
 pub mod date;
 pub mod encoding;
 pub mod etag;
-pub mod framing;
 pub mod query;
 pub mod range;
 pub mod reason;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_config::{LimitRule, Match, UNANSWERED};
+use howdah_http::error_status::RequestError;
 use howdah_http::message::{FieldBlock, Request, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 
 use crate::at_once::Permit;

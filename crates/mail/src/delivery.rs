@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use howdah_names as names;
+use howdah_dns as names;
 use howdah_sendmail::address::Address;
 use howdah_sendmail::lines::Encoder;
 use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};

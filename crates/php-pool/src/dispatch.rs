@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use howdah_cgi::target::Script;
 use howdah_cgi::{head, params};
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::spool::{self, Spool};
 use howdah_sys::clock;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use howdah_cgi::head::ScriptHead;
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 use howdah_http::spool::{self, MAX_WAITING, Spool};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 

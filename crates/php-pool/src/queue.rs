@@ -21,13 +21,13 @@ use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use self::busy::Busy;
 pub use super::instance::{Instance, NotSent, Worker};
+use super::queue_order::{Flow, Queued, WaitingList};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::refusals::Refusals;
 use super::request::RequestContext;
 pub use super::request::RequestKey;
 use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest};
 use super::times::Times;
-use super::waiting::{Flow, Queued, WaitingList};
 use super::worker_output::Output;
 
 /// Minimum limit of the number of requests in slots, however few workers there are.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 use howdah_wire::queue::WorkerId;
 
 use super::instance::Instance;

@@ -13,7 +13,7 @@ use howdah_sys::log_rate::LogRate;
 
 use crate::times::Times;
 
-pub use super::waiting::Flow;
+pub use super::queue_order::Flow;
 
 /// Identifies a request: router thread, generation and index of its entry there. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,12 +15,12 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use howdah_files::{Files, Options, RequestTime, ServeOutcome, Share};
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Fields, Request, Response, Version};
-use howdah_http::request_error::RequestError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
 /// Request of wrk and ab.

@@ -1,7 +1,7 @@
 //! Changes of responses by the options of actions.
 
 pub mod bandwidth;
-pub mod caching;
+pub mod browser_caching;
 pub mod charset;
 pub mod cors;
 pub mod error_page;

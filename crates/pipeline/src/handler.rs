@@ -25,11 +25,11 @@ use std::time::Instant;
 use howdah_access_log::AccessLog;
 use howdah_http::body::Body;
 use howdah_http::compress;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::memory::{self, Owner};
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
@@ -41,7 +41,8 @@ use howdah_sys::log::Level;
 use self::respond::respond_to_client;
 use crate::context::Context;
 use crate::filters::{
-    bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
+    bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
+    security_headers,
 };
 use crate::refusals;
 use crate::thread::{Progress, RouterThread};
@@ -112,7 +113,7 @@ impl Handler for RequestHandler {
         let logs = logs(&snapshot, effects, request);
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
-        caching::apply(effects.caching, request, &mut response);
+        browser_caching::apply(effects.caching, request, &mut response);
         charset::apply(effects.charset, &mut response);
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();

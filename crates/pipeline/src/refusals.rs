@@ -2,9 +2,9 @@
 //! reason, and the key that changes it. The number of lines is limited, as clients cause them.
 
 use howdah_config::BodyLimit;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
-use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_sys::log::Level;
 

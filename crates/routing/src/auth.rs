@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use howdah_http::error_status::RequestError;
 use howdah_http::message::Request;
-use howdah_http::request_error::RequestError;
 use howdah_sys::log::Log;
 
 use self::htpasswd::Hash;

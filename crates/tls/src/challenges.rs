@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use howdah_config::{Acme, Config};
 use howdah_http::body::Body;
+use howdah_http::error_status::RequestError;
 use howdah_http::message::{Request, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use rustls::ServerConfig;
 use tokio::sync::mpsc::{self, Sender, error::TrySendError};

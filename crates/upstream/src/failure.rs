@@ -1,10 +1,10 @@
-//! Failures of requests that are passed to another server, and the responses for them.
+//! Failures of requests that are passed to another server.
 
 use std::fmt;
 use std::io;
 
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::BodyError;
-use howdah_http::request_error::RequestError;
 use howdah_sys::plain::Plain;
 
 use crate::queue::QueueError;

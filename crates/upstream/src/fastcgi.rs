@@ -32,12 +32,12 @@ use std::time::Instant;
 use howdah_cgi::target::Script;
 use howdah_cgi::{head::CheckedHead, params as cgi_params};
 use howdah_config::{Retry, ServerOptions, Timeouts};
+use howdah_dns::stream::Stream;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
-use howdah_names::stream::Stream;
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
 

@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response, ResponseExtras, Trailer};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 

@@ -23,12 +23,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::{Retry, ServerOptions};
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::message::ShownRequestId;
 use howdah_http::request_body::CollectError;
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 use howdah_sys::plain::Plain;

@@ -8,10 +8,10 @@
 //! - [`retry_budget`]: the share of requests that may be sent again.
 //! - [`direct`], [`resolved`]: compile upstreams from the configuration.
 
+pub mod addresses;
 pub mod balance;
 pub mod direct;
 pub mod passive_health;
-pub mod resolved;
 pub mod retry_budget;
 pub mod round_robin;
 pub mod selection;

@@ -3,10 +3,10 @@
 //! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
+mod own_status;
 mod question;
 mod reload;
 mod restart;
-mod status;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use std::time::Duration;
 use howdah_config::Defaults;
 use howdah_http::body::Body;
 use howdah_http::drain::Drain;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{BodyError, Exchange, Handler, RequestRecord};
 use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
-use howdah_http::request_error::RequestError;
 use howdah_questions::Question;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::without_numbers;

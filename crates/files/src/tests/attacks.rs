@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
 use howdah_http::body::{Body, Piece};
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 
 use super::*;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
 use howdah_http::body::Body;
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 use howdah_requirements::is_root;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::Log;

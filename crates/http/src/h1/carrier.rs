@@ -12,9 +12,9 @@ use super::head::Head;
 use super::response_head::put_status;
 use super::transport::{Io, Transport};
 use crate::body::{BodyError, BodySource};
+use crate::body_length::BodyLength;
 use crate::drain::{DrainRegistration, Phase};
 use crate::exchange::{Carrier, Disconnect};
-use crate::framing::BodyLength;
 use crate::limits::Limits;
 use crate::message::{FieldBlock, Version};
 

@@ -7,9 +7,9 @@ use super::head::Refusal;
 use super::record::SentResponse;
 use super::response_head::{Framing, connection_fields};
 use super::transport::Io;
+use crate::error_status::RequestError;
 use crate::exchange::{Handler, RequestRecord, SendOutcome};
 use crate::message::{ConnectionFields, FieldBlock, Response, Version};
-use crate::request_error::RequestError;
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers a head that is incomplete, and closes the connection.

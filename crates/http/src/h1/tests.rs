@@ -26,10 +26,10 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::serve;
 use crate::body::{Body, BodyStream};
 use crate::drain::Drain;
+use crate::error_status::RequestError;
 use crate::exchange::{Disconnect, Exchange, Handler, RequestRecord, SendOutcome};
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
-use crate::request_error::RequestError;
 
 /// Handler that answers by path, and records requests and their results.
 pub(super) struct Site {

@@ -25,14 +25,14 @@ use super::tunnel::Channel;
 use super::turns::{Priority, Turn};
 use super::websocket::Handshake;
 use crate::body::Body;
+use crate::body_length::BodyLength;
+use crate::error_status::RequestError;
 use crate::exchange::{Exchange, Handler, RequestRecord, SendOutcome};
-use crate::framing::BodyLength;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::message::{ConnectionFields, FieldBlock, Request, Response};
-use crate::request_error::RequestError;
 use crate::tunnel::{CloseReason, Tunnel, TunnelResult};
 
 /// Maximum number of bytes of an unread body that are received and discarded after the response.

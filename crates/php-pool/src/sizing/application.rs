@@ -13,8 +13,8 @@ use howdah_wire::messages::Usage;
 use super::meter::{Activity, MachineState, Meter};
 use super::shares::{MemoryClaim, RecentDemand};
 use super::{Decision, LimitingFactor, MAX_WORKERS, Measured, size};
-use crate::pool::{PoolLimits, PoolState};
 use crate::queue::Load;
+use crate::worker_count::{PoolLimits, PoolState};
 
 /// Interval between measurements while requests wait and the memory of a worker is not known well.
 const GROWTH_INTERVAL: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use howdah_wire::queue::WorkerId;
 use super::meter::{Activity, MachineState, Meter};
 use super::recorded::{HUNDRED_MIB, LoadRecording, WORDPRESS_SITE};
 use super::*;
-use crate::pool::{Pool, PoolLimits, PoolState};
+use crate::worker_count::{Pool, PoolLimits, PoolState};
 
 mod sites;
 

@@ -110,8 +110,8 @@ mod tests {
 
     use super::*;
     use howdah_http::body::Body;
+    use howdah_http::error_status::RequestError;
     use howdah_http::fixture;
-    use howdah_http::request_error::RequestError;
     use howdah_http::respond;
 
     #[test]

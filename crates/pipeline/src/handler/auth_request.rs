@@ -9,9 +9,9 @@
 //!    the client has sent are removed in any case: it must not be able to name a user.
 
 use bytes::Bytes;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_routing::snapshot::action::AuthRequest;
 

@@ -5,16 +5,16 @@ use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use howdah_config::Match;
+use howdah_dns::turns::Asker;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_http::target::Target;
 use howdah_limits::Nanos;
 use howdah_limits::check::check as check_rules;
 use howdah_limits::rules::{self, Admission, Paths, Refusal, Rule};
 use howdah_limits::shared::Checked;
-use howdah_names::turns::Asker;
 use howdah_routing::route::matching::{self, Scratch};
 use howdah_routing::route::{Check, Decision, Routed, Step};
 use howdah_sys::clock;

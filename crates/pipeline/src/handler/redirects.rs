@@ -2,9 +2,9 @@
 //! result.
 
 use bytes::Bytes;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, shown_target};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_routing::route::Routed;
 use howdah_routing::snapshot::delegations::Instruction;

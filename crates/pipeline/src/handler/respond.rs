@@ -1,9 +1,9 @@
 //! Produces the response of a routed request: from the routes themselves, from files under the
 //! directives of `.htaccess` files, or from an origin, through the cache if there is one.
 
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
-use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_routing::route::{Decision, Origin, Routed};
 use howdah_routing::snapshot::action::Action;

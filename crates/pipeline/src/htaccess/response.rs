@@ -12,9 +12,9 @@ use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
 use howdah_http::compress;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_text::date;
 

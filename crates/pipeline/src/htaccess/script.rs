@@ -12,9 +12,9 @@ use howdah_htaccess::handler_name;
 use howdah_htaccess::modules::core;
 use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Exchange, InterimFields};
 use howdah_http::message::Request;
-use howdah_http::request_error::RequestError;
 use howdah_routing::route::Origin;
 
 use super::answer::SiteRequest;

@@ -17,12 +17,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use howdah_dns::turns::Asker;
 use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
 use howdah_htaccess::query::{Found, Query};
 use howdah_htaccess::record::{FileInfo, FileKind};
 use howdah_htaccess::world::{self, Broken, FileRule, Later, Reading, World};
 use howdah_http::message::Request;
-use howdah_names::turns::Asker;
 use howdah_routing::htaccess_state::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use howdah_routing::htaccess_state::head::{self, Head};
 use howdah_routing::htaccess_state::site::Site;

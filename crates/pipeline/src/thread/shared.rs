@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use howdah_cluster::Cluster;
+use howdah_dns::clients::ClientNames;
 use howdah_files::DenialLog;
-use howdah_names::clients::ClientNames;
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Log;

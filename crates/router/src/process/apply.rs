@@ -12,7 +12,7 @@ use howdah_config::Config;
 use howdah_routing::snapshot::Listener;
 use howdah_sys::log::Level;
 use howdah_sys::packets::from_memory;
-use howdah_upstream::servers::resolved::ResolvedServers;
+use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_config::Defaults;
-use howdah_names::{self as names, Names};
+use howdah_dns::{self as names, Names};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::thread::Shared;
 use howdah_tls::stored::Certificates;

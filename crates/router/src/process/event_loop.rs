@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_acme::{self as acme, AcmeReports, Renewer};
-use howdah_names as names;
+use howdah_dns as names;
 use howdah_routing::snapshot::Snapshot;
 use howdah_tls::challenges::OnDemandRequest;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use howdah_questions::PartStatus;
 
-use super::status::http_date;
+use super::server_status::http_date;
 
 /// The kind of a part of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

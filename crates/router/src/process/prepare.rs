@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use howdah_access_log::{LogFile, LogFiles};
 use howdah_config::{Config, Destination};
+use howdah_dns::{self as names, NameTable, Names};
 use howdah_http::spool;
-use howdah_names::{self as names, NameTable, Names};
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Level;
-use howdah_upstream::servers::resolved::ResolvedServers;
+use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use howdah_cgi::target::Script;
 use howdah_config::{Candidate, Prefix, Target};
 use howdah_files::{DirectoryRedirect, FileLocation, NotServedReason, ScriptPath, ServeOutcome};
+use howdah_http::error_status::RequestError;
 use howdah_http::message::Request;
-use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
 
 use super::directory::is_below;

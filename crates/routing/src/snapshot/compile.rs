@@ -16,8 +16,8 @@ use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
+use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_upstream::servers::direct::DirectUpstreams;
-use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{

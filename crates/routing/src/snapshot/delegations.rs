@@ -9,8 +9,8 @@ use bytes::Bytes;
 use howdah_config::{self as config, Config, ScriptSources, Target};
 use howdah_files::mime::MimeTypes;
 use howdah_files::{FileLocation, Files, RequestTime, ServeOutcome};
+use howdah_http::error_status::RequestError;
 use howdah_http::message::{Request, Response};
-use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_text::percent;
 

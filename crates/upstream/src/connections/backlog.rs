@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use howdah_config::Address;
-use howdah_names::stream::Stream;
+use howdah_dns::stream::Stream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use howdah_config::Address;
+use howdah_dns::either::Either;
+use howdah_dns::stream::Stream;
 use howdah_http::message::ConnectionInfo;
-use howdah_names::either::Either;
-use howdah_names::stream::Stream;
 use howdah_tls::TlsClient;
 use howdah_wire::proxy_protocol::{Header, Version};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use howdah_names::stream::{Parked, Stream};
+use howdah_dns::stream::{Parked, Stream};
 
 /// Interval at which unusable connections are closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

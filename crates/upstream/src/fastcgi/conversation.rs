@@ -5,9 +5,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use howdah_config::Timeouts;
+use howdah_dns::stream::Stream;
 use howdah_http::spool::SMALL_PART_BYTES;
 use howdah_http::timer::Timer;
-use howdah_names::stream::Stream;
 use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
 use super::messages::Messages;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use howdah_config::Address;
-use howdah_http::framing::content_length;
+use howdah_http::body_length::content_length;
 use howdah_http::message::{FieldBlock, Request};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};

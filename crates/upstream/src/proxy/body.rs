@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use howdah_http::body::{Body, BodyStream};
-use howdah_http::framing::{Chunked, Decoded};
+use howdah_http::chunked::{Chunked, Decoded};
 use howdah_http::input::Input;
 use howdah_http::message::Trailer;
 use howdah_http::spool::SMALL_PART_BYTES;

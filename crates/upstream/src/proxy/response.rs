@@ -5,7 +5,7 @@
 //! the body is chunked.
 
 use bytes::Bytes;
-use howdah_http::framing::content_length;
+use howdah_http::body_length::content_length;
 use howdah_http::message::FieldBlock;
 use howdah_text::token::is_token_byte;
 use memchr::{memchr, memchr_iter};

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use howdah_config::{self as config, Address, Buffering, Timeouts};
 use howdah_http::drain::Drain;
+use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Handler, RequestRecord};
 use howdah_http::h1;
 use howdah_http::limits::Limits;
 use howdah_http::memory::Owner;
 use howdah_http::message::ConnectionInfo;
-use howdah_http::request_error::RequestError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use howdah_config::{self as config, Address};
 
-use crate::servers::resolved::ResolvedServers;
+use crate::servers::addresses::ResolvedServers;
 use crate::servers::upstream::Upstream;
 
 /// Upstreams by their name in the log and the id of their TLS settings.

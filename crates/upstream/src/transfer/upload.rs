@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use howdah_dns::stream::Stream;
 use howdah_http::exchange::Exchange;
 use howdah_http::feed::FeedReader;
-use howdah_names::stream::Stream;
 use tokio::io::AsyncWrite;
 
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use super::Api;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
-use crate::status::status_part;
+use crate::status_part::status_part;
 
 impl Api {
     /// Asks the router, and returns a part of the answer.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use howdah_text::token::is_token_byte;
 
-use crate::framing::{BodyLength, content_length};
+use crate::body_length::{BodyLength, content_length};
 use crate::limits::Limits;
 use crate::message::Version;
 use crate::refusal::Refusal;

@@ -10,7 +10,7 @@ use super::fields::{KnownFields, KnownName, field};
 use super::lines::{Lines, RequestLine};
 use super::target::{RequestTarget, host_of};
 use crate::authority;
-use crate::framing::BodyLength;
+use crate::body_length::BodyLength;
 use crate::handling::Handling;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Fields, Request, Version};

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::authority;
+use crate::error_status::RequestError;
 use crate::message::Version;
-use crate::request_error::RequestError;
 
 fn likely_head() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![

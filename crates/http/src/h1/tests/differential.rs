@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use tokio::io::DuplexStream;
 
 use super::*;
+use crate::error_status::RequestError;
 use crate::h1::Io;
-use crate::request_error::RequestError;
 
 impl Io for DuplexStream {}
 

@@ -11,11 +11,11 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 use super::*;
 use crate::body::Body;
 use crate::drain::Drain;
+use crate::error_status::RequestError;
 use crate::exchange::{Exchange, Handler, RequestRecord};
 use crate::h2::serve;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Response};
-use crate::request_error::RequestError;
 
 /// Number of requests that a client may have: 64 MiB of 32 KiB each.
 const OF_CLIENT: usize = 2048;

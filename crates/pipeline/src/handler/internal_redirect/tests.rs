@@ -3,7 +3,7 @@ use std::sync::Arc;
 use howdah_config::{self as config, Config, ScriptSources};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
-use howdah_http::request_error::RequestError;
+use howdah_http::error_status::RequestError;
 use howdah_http::{fixture, respond};
 use howdah_routing::snapshot::delegations::{Delegation, Delegations, Instruction, Producer};
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use ::howdah_config as config;
-use howdah_php_pool::pool::{Pool, PoolState};
 use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
 use howdah_php_pool::sizing::application::Sizing;
+use howdah_php_pool::worker_count::{Pool, PoolState};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::{
     ActiveRequests, ApplicationMemory, ApplicationStatus, OpcacheMemory, OpcacheStatus, PhpStatus,

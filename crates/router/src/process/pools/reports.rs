@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_php_pool::output::{self, OutputOwner};
-use howdah_php_pool::pool::WorkerStage;
 use howdah_php_pool::queue::Worker;
 use howdah_php_pool::sizing;
 use howdah_php_pool::sizing::application::Measurement;
 use howdah_php_pool::sizing::meter::Activity;
 use howdah_php_pool::thread::ControlRequest;
+use howdah_php_pool::worker_count::WorkerStage;
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::WorkerStatus;
 use howdah_sys::log::Level;

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::pool::PoolState;
 use howdah_php_pool::sizing::shortage::{READ_INTERVAL, Shortage};
+use howdah_php_pool::worker_count::PoolState;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
@@ -37,7 +37,7 @@ impl Pools {
     }
 
     /// Ends the prototype if there has been no worker and no request for
-    /// [`unload_timeout`](howdah_php_pool::pool::PoolLimits::unload_timeout). Returns the time at
+    /// [`unload_timeout`](howdah_php_pool::worker_count::PoolLimits::unload_timeout). Returns the time at
     /// which that is due; `None` if the application is in use.
     pub(super) fn unload_if_unused(
         &mut self,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use howdah_config::{self as config, Address, UpstreamTls};
 use howdah_tls::{TlsClient, TlsClients};
 
-use howdah_names::NameTable;
-use howdah_names::target::Target;
+use howdah_dns::NameTable;
+use howdah_dns::target::Target;
 
 /// Addresses and TLS settings of the servers that a configuration names.
 #[derive(Debug, Clone, Default)]

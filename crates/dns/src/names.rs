@@ -1,23 +1,5 @@
-//! Addresses of servers that the configuration names.
-//!
-//! Names are looked up before a configuration is applied, and again when the TTL of the answer is
-//! over. New addresses are compiled into the configuration. If a look-up fails, the name keeps its
-//! addresses; if it never had any, only requests to its own server fail. Of a request, only the
-//! address of the client is looked up, and only for a `.htaccess` file that names hosts
-//! ([`clients`]).
-//!
-//! [`stream`] connects to an address.
-#![forbid(unsafe_code)]
-
-pub mod clients;
-pub mod either;
-pub mod files;
-mod lookup;
-mod service;
-pub mod stream;
-mod system;
-pub mod target;
-pub mod turns;
+//! The names of the running configuration: looked up before it is applied, and again when the TTL
+//! of their answer is over.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -29,9 +11,9 @@ use howdah_sys::log::{Level, Log};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-use self::lookup::{Problem, look_up};
-use self::service::{Machines, Targets, look_up_targets};
-use self::target::Target;
+use crate::lookup::{Problem, look_up};
+use crate::srv::{Machines, Targets, look_up_targets};
+use crate::target::Target;
 
 /// Servers by name. A name without an address is missing.
 pub type NameTable = HashMap<String, Arc<[Target]>>;

@@ -33,18 +33,6 @@ fn decode(input: &[u8], cuts: &[usize]) -> Result<Option<(Vec<u8>, usize)>, Malf
 }
 
 #[test]
-fn a_length_is_digits_and_nothing_else() {
-    assert_eq!(content_length(b"0"), Some(0));
-    assert_eq!(content_length(b"007"), Some(7));
-    assert_eq!(content_length(b"18446744073709551615"), Some(u64::MAX));
-    for value in
-        ["", "18446744073709551616", "+1", "-1", "1 ", " 1", "1,1", "0x1", "1.0", "\u{661}"]
-    {
-        assert_eq!(content_length(value.as_bytes()), None, "{value:?}");
-    }
-}
-
-#[test]
 fn a_chunk_may_be_as_long_as_a_64_bit_number_can_tell() {
     let mut chunked = Chunked::new();
     assert_eq!(chunked.decode(b"ffffffffffffffff\r\nab"), Ok(Decoded::Data { skip: 18, len: 2 }));

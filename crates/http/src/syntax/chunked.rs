@@ -1,29 +1,9 @@
-//! Framing of request bodies: `Content-Length` and chunked.
+//! Decoder of chunked bodies.
 //!
-//! Pure state machines over bytes. All that RFC 9112 does not allow is refused: every reading that
+//! A pure state machine over bytes. All that RFC 9112 does not allow is refused: every reading that
 //! is more lenient than a proxy's is a way to smuggle a request past it.
 
 use howdah_text::token::is_token_byte;
-
-/// Length of a body as its head announces it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyLength {
-    /// Number of bytes.
-    Known(u64),
-    /// Chunked: unknown until the end.
-    Chunked,
-}
-
-/// Parses a `Content-Length`: digits only, no list, no sign, no overflow.
-pub fn content_length(value: &[u8]) -> Option<u64> {
-    if value.is_empty() {
-        return None;
-    }
-    value.iter().try_fold(0u64, |length, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        length.checked_mul(10)?.checked_add(digit)
-    })
-}
 
 /// Decoder of a chunked body (RFC 9112, 7.1). Chunk extensions and trailer fields are checked,
 /// counted and dropped; [`Chunked::with_trailer`] keeps the trailer.
