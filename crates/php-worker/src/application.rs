@@ -1,4 +1,4 @@
-//! What a process of an application has: its specification, the shared memory, and PHP.
+//! The state of a process of an application: its specification, the shared memory, and PHP.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;

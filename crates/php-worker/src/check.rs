@@ -34,7 +34,7 @@ const COMPARED_SETTINGS: [&str; 9] = [
 /// The setting with the directory of uploaded files.
 const UPLOADS: &str = "upload_tmp_dir";
 
-/// What is known of PHP from an application with the same settings.
+/// Facts about PHP from an application with the same settings.
 pub struct Known {
     /// Names and values of settings.
     pub values: Vec<(String, String)>,
@@ -127,7 +127,7 @@ pub fn run(
     Ok(())
 }
 
-/// Checks that a worker script and what it watches can be opened.
+/// Checks that a worker script and its watched files can be opened.
 fn check_worker_script(supervisor: &Supervisor, worker: &WorkerScript) -> Result<(), Problem> {
     if let Err(error) = resident::open_script(Path::new(&worker.script)) {
         let message = resident::cannot_be_read(&worker.script, &error);

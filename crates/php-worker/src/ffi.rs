@@ -514,14 +514,14 @@ fn started(status: c_int) -> Result<Php, String> {
     })
 }
 
-/// What a start calls.
+/// The functions that a start calls.
 struct Calls<C, P> {
     check: C,
     pause: Option<P>,
 }
 
 extern "C" fn check_start<C: FnMut(), P: FnOnce() -> Settings>(context: *mut c_void) {
-    // SAFETY: C passes on what `start` has given it, which nothing else uses now.
+    // SAFETY: C passes on the pointer that `start` has given it, which nothing else uses now.
     let calls = unsafe { &mut *context.cast::<Calls<C, P>>() };
     if catch_unwind(AssertUnwindSafe(|| (calls.check)())).is_err() {
         howdah_sys::process::exit_now(70);

@@ -1,10 +1,10 @@
 //! Files that PHP was started from: programs, libraries, files of settings, and scripts that are
 //! run before the first request.
 //!
-//! A prototype that is executed reads all of them anew. One that is forked shows what has been read
-//! before, so the zygote must notice that a package was upgraded or a setting changed. A prototype
-//! is asked for changes when the configuration is read again: only then is the application
-//! restarted.
+//! A prototype that is executed reads all of them anew. One that is forked has the files as they
+//! were read before, so the zygote must notice that a package was upgraded or a setting changed. A
+//! prototype is asked for changes when the configuration is read again: only then is the
+//! application restarted.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ffi::IniFiles;
 
-/// What tells one content of a file from another.
+/// Identifies a content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,

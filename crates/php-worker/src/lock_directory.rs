@@ -21,7 +21,7 @@ pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in 
                           --tmp and TMPDIR nor in /dev/shm; let the application's user write to \
                           one of them, or name another in PHP's opcache.lockfile_path";
 
-/// What stands for the directory if there is none: no file can be created below it.
+/// The path in place of the directory if there is none: no file can be created below it.
 pub const NO_DIRECTORY: &str = "/dev/null";
 
 /// Maximum number of names that are tried until one is free.

@@ -1,5 +1,4 @@
-//! Sends the messages of `mail()`: what `howdah-sendmail` does, in the process that has the
-//! message.
+//! Sends the messages of `mail()` as `howdah-sendmail` does, in the process that has the message.
 //!
 //! An application has a socket for its mail, see [`submit`]. Its number is fixed, so programs that
 //! scripts start find it, too.
@@ -42,7 +41,7 @@ pub fn keep(socket: OwnedFd) -> Result<(), Problem> {
     SOCKET.set(socket).map_err(|_| Problem::of("there are two sockets for mail"))
 }
 
-/// Returns true if [`send`] does what a command with these arguments does.
+/// Returns true if [`send`] can replace a command with these arguments.
 pub fn takes(arguments: &[u8]) -> bool {
     SOCKET.get().is_some() && parse(arguments).is_some_and(|arguments| !arguments.is_smtp)
 }

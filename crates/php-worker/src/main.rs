@@ -10,8 +10,8 @@
 //! - [`zygote`]: starts PHP once and forks the prototypes of several applications;
 //!   [`loaded_files`]: the files that it was started from; [`trusted_start`]: whether they are the
 //!   administrator's.
-//! - [`origin`]: what workers are forked from: the prototype, or the template of a resident
-//!   application.
+//! - [`origin`]: the process from which workers are forked: the prototype, or the template of a
+//!   resident application.
 //! - [`supervisor`]: the connection to the supervisor.
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
@@ -41,7 +41,7 @@
 //! - [`memory`]: the limit of a worker's private memory.
 //! - [`uploads`]: the directories of uploaded files.
 //!
-//! All: [`application`], what they are forked with, and [`ffi`], the C side.
+//! All: [`application`], the state with which they are forked, and [`ffi`], the C side.
 #![deny(unsafe_code)]
 
 mod application;

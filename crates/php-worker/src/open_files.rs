@@ -14,7 +14,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 /// Devices whose descriptors carry nothing from one process to another.
 const HARMLESS: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
 
-/// What the open descriptors lead to, by descriptor, without [`HARMLESS`] devices and `/proc`.
+/// The files of the open descriptors, by descriptor, without [`HARMLESS`] devices and `/proc`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenFiles(BTreeMap<i32, String>);
 
@@ -40,7 +40,7 @@ impl OpenFiles {
     }
 
     /// Returns a file that was not open `before` and that two processes must not share: each use by
-    /// one of them would change what the other gets. Files that are only appended to can be shared
+    /// one of them would have an effect on the other. Files that are only appended to can be shared
     /// (see [`reopen`]), paths (`O_PATH`), and the running `script`, which PHP keeps open after it
     /// has read it.
     pub fn unshareable_since(&self, before: &OpenFiles, script: &str) -> Option<String> {
@@ -104,7 +104,8 @@ fn is_appended_to(flags: OFlags, target: &str) -> bool {
 }
 
 /// Opens the file of a descriptor that a fork has inherited once more, under the same number: locks
-/// by flock(2) belong to what was opened, so two processes that share it do not exclude each other.
+/// by flock(2) belong to the open file description, so two processes that share it do not exclude
+/// each other.
 pub fn reopen(fd: i32) -> io::Result<()> {
     let flags = flags(fd) & (OFlags::APPEND | OFlags::RWMODE | OFlags::NONBLOCK);
     let path = format!("/proc/self/fd/{fd}");

@@ -1,8 +1,8 @@
-//! What an application's workers are forked from: the prototype, or, for a resident application, a
-//! template in which the worker script has booted.
+//! The process from which an application's workers are forked: the prototype, or, for a resident
+//! application, a template in which the worker script has booted.
 //!
-//! A template is to the prototype what a worker is: it runs code of the application. Each of its
-//! reports answers a request, or is a violation, after which it is killed. If it ends, the next
+//! The prototype trusts a template no more than a worker: it runs code of the application. Each of
+//! its reports answers a request, or is a violation, after which it is killed. If it ends, the next
 //! request for a worker starts another one; the workers go on.
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ use crate::template::{self, Connection};
 const FORK_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Time after which a template that has not forked a worker is killed. Until then it is only slow:
-/// on a busy machine it waits for a processor, and what has booted must not be lost by that.
+/// on a busy machine it waits for a processor, and its boot must not be lost by that.
 const HUNG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time within which the worker script must ask for its first request. A change of the
@@ -47,7 +47,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// they are workers. There are fewer, unless its script starts processes and leaves them.
 const MAX_REAPED: usize = 64;
 
-/// What workers are forked from.
+/// The process from which workers are forked.
 pub struct Origin {
     script: Option<WorkerScript>,
     kind: Kind,

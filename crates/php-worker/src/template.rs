@@ -1,9 +1,9 @@
 //! The template of a resident application: boots the worker script, then forks workers inside the
 //! script's first call of `frankenphp_handle_request()`, so that they have booted already.
 //!
-//! The template has run code of the application. It is to the prototype what a worker is: it has no
-//! descriptor of the prototype, and can only report children of the prototype as workers. Workers
-//! are children of the prototype, and go on if the template ends.
+//! The template has run code of the application. The prototype trusts it no more than a worker: it
+//! has no descriptor of the prototype, and can only report children of the prototype as workers.
+//! Workers are children of the prototype, and go on if the template ends.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -118,8 +118,8 @@ struct Inherited {
     appended: Vec<i32>,
 }
 
-/// Returns what each fork of this process must open or lock itself. Error: what they would share
-/// although they must not. `before` are the files that were open before the boot.
+/// Returns the files that each fork of this process must open or lock itself. Error: the state that
+/// they would share although they must not. `before` are the files that were open before the boot.
 fn shareable(application: &Application, before: &OpenFiles) -> Result<Inherited, String> {
     let threads = process::thread_count();
     if threads != 1 {

@@ -1,5 +1,5 @@
-//! What the zygote loads when PHP starts must be the administrator's: settings, and the extensions
-//! that they name. It runs with the right to become any user.
+//! The files that the zygote loads when PHP starts must be the administrator's: settings, and the
+//! extensions that they name. It runs with the right to become any user.
 //!
 //! Checked once PHP has read its settings, before it loads the first extension.
 

@@ -89,7 +89,7 @@ pub struct Worker<'a> {
     pub spin_policy: SpinPolicy,
 }
 
-/// What a worker keeps from one request to the next.
+/// State of a worker that it keeps from one request to the next.
 #[derive(Default)]
 pub struct Progress {
     /// Number of requests.

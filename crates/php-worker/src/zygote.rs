@@ -5,7 +5,7 @@
 //!
 //! 1. Descriptor 3 is the socket of requests, descriptor 4 the pipe of replies. The first request
 //!    names the zygote's own user; it keeps the right to become the user of an application.
-//! 2. PHP is started, if nobody but the administrator can change what is loaded
+//! 2. PHP is started, if only the administrator can change the loaded files
 //!    ([`trusted_start`](crate::trusted_start)). If forks of this process could not run separate
 //!    applications ([`obstacle`]), the zygote says why and ends.
 //! 3. Each further request forks a prototype. If a file has changed that PHP was started from, the

@@ -1,5 +1,5 @@
-//! What a request to a worker script changes in PHP: the next request sees nothing of it, as in the
-//! classic mode, or the worker ends, and the reason names what was changed.
+//! Changes that a request to a worker script makes in PHP: the next request sees nothing of them,
+//! as in the classic mode, or the worker ends, and the reason names the change.
 
 mod harness;
 
@@ -154,7 +154,7 @@ const LEAKS: &[Leak] = &[
     ("posix_setsid()", "1", Some(Retirement::Identity)),
 ];
 
-/// What PHP itself does not undo at the end of a request.
+/// Functions whose effects PHP itself does not undo at the end of a request.
 const NOT_UNDONE: [&str; 5] =
     ["mb_regex_set_options", "textdomain", "bindtextdomain", "bind_textdomain_codeset", "pcntl_"];
 
@@ -179,7 +179,7 @@ fn shown(state: &str) -> String {
     )
 }
 
-/// What each mode declares before.
+/// Declarations before the code, in each mode.
 const CLASSES: &str = "class_exists('W', false) || eval('class W { public $context; }
     class F extends php_user_filter {}');";
 

@@ -1,5 +1,5 @@
-//! Resident applications: a worker script that stays in memory. What one request leaves for the
-//! next one, how workers end, and what happens if the script does not work.
+//! Resident applications: a worker script that stays in memory. The state that one request leaves
+//! for the next one, the ends of workers, and scripts that do not work.
 
 use harness::resident::{LOOP, PAUSING_LOOP, Resident, Script};
 use harness::{Application, start_failing};
@@ -503,7 +503,7 @@ fn opcache_reset_asks_for_a_restart() {
     let mut resident = script.start(1);
     let (answer, reason) = resident.last("var_dump(opcache_reset());");
     assert_eq!((answer.text().trim(), reason), ("bool(true)", Retirement::Restart));
-    // In the boot it has no effect: what it starts is new.
+    // In the boot it has no effect: the boot is a fresh start.
     let script = Script::new(&format!("opcache_reset(); {LOOP}"));
     assert_eq!(script.start(1).text("echo 'goes on';"), "goes on");
 }

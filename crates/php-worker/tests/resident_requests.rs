@@ -1,4 +1,4 @@
-//! Resident applications: what one request leaves for the next one.
+//! Resident applications: the state that one request leaves for the next one.
 
 mod harness;
 

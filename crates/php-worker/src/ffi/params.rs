@@ -159,8 +159,8 @@ impl<'a> Params<'a> {
         self.cpu_us = i64::try_from(cpu_us).unwrap_or_default();
     }
 
-    /// Drops what only an application with support for `.htaccess` files takes from the router,
-    /// except for settings with these names.
+    /// Drops the values that only an application with support for `.htaccess` files takes from the
+    /// router, except for settings with these names.
     pub fn without_htaccess(mut self, kept_settings: &[String]) -> Self {
         let mut names = self.setting_names.iter();
         let is_kept = |name: &&[u8]| kept_settings.iter().any(|kept| kept.as_bytes() == *name);

@@ -1,4 +1,4 @@
-//! What comes of a request for a worker, and what happens to a template.
+//! Results of requests for workers, and events of a template.
 
 use std::os::fd::OwnedFd;
 
@@ -42,7 +42,7 @@ pub enum Spawned {
     Requested,
 }
 
-/// What has happened to the template or to its workers.
+/// An event of the template or its workers.
 pub enum Event {
     /// The worker script has booted.
     Booted {

@@ -1,4 +1,4 @@
-//! What happens if the worker script of an application with a `fallback` does not work.
+//! The fallback of an application whose worker script does not work.
 //!
 //! 1. Workers are forked from the prototype and run a script for each request. Those that wait for
 //!    a template are the first. Workers in which the worker script runs go on.

@@ -304,7 +304,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // With the programs of its scripts: they have the test's standard error, and who reads it
+        // With the programs of its scripts: they have the test's standard error, and a reader of it
         // through a pipe would wait for their end. A prototype that ends by itself may have stopped
         // them already.
         process_tree::kill(self.child.id());
@@ -477,7 +477,7 @@ impl Pending {
         self.answer
     }
 
-    /// Does what the router does when the client has disconnected.
+    /// Reports that the client has disconnected, as the router does.
     pub fn abort(&self, application: &Application) {
         let words = application.region.slot(self.slot).unwrap();
         words.aborted.store(1, std::sync::atomic::Ordering::SeqCst);
