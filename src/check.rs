@@ -50,8 +50,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let mut mistakes = Vec::new();
     let (name, text) = match &arguments.file {
         Some(path) => {
-            // Files that cannot be used are left out by the server. What is in the others is
-            // checked.
+            // Files that cannot be used are left out by the server. The others are checked.
             let (usable, found) = config_file::read_checked(path, &defaults);
             let is_of_use = |text: &Vec<u8>| {
                 found.is_empty()
@@ -421,8 +420,8 @@ impl Findings {
         }
     }
 
-    /// Checks a worker script and what it watches below another root directory, as this command
-    /// sees it: what is mounted there later is not known.
+    /// Checks a worker script and its watched files below another root directory, as this command
+    /// sees it: later mounts there are not known.
     fn worker_in(&mut self, directory: &Path, application: &Application) {
         let Some(worker) = &application.worker else { return };
         let Some(target) = application.targets.first() else { return };

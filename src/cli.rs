@@ -41,9 +41,9 @@ struct Cli {
 pub enum Command {
     /// Serve a site, a configuration file, or the configuration stored by the control API
     Serve(Box<Serve>),
-    /// Check a configuration and what it names
+    /// Check a configuration and the files, users and programs that it names
     Check(Check),
-    /// Explain what .htaccess files do to a request
+    /// Explain the effects of .htaccess files on a request
     #[command(subcommand)]
     Htaccess(Htaccess),
     /// Talk to a running server
@@ -68,7 +68,7 @@ pub enum Command {
 /// Arguments of `check`.
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
-The document is checked, and what it names with the rights of the user that would use it:
+The document is checked, and the files that it names with the rights of their user:
 certificates, users and groups, document roots, settings of PHP, directories of logs and
 sockets. Nothing is created, changed, bound or run. Give the same options as to the server.
 
@@ -79,7 +79,7 @@ pub struct Check {
     /// The configuration file; standard input if it is not given or "-". A directory: its .htaccess
     /// files are checked
     pub file: Option<PathBuf>,
-    /// Check only the document, and not what it names
+    /// Check only the document, not the files, users and programs that it names
     #[arg(long)]
     pub syntax: bool,
     /// Read the document with the defaults of NGINX Unit, as `serve --unit` does
@@ -92,7 +92,7 @@ pub struct Check {
 /// Commands about `.htaccess` files.
 #[derive(Debug, Subcommand)]
 pub enum Htaccess {
-    /// Print which directive of which file does what to a request, in order
+    /// Print the effects of directives on a request, in order, with their files and lines
     Explain(Explain),
 }
 
@@ -242,7 +242,7 @@ pub struct Serve {
     #[arg(long, overrides_with = "daemon")]
     pub no_daemon: bool,
     /// Read requests as leniently as NGINX Unit, unless the configuration says otherwise: without
-    /// Host, or with spaces in the target [default: refuse what HTTP/1.1 forbids]
+    /// Host, or with spaces in the target [default: refuse requests that HTTP/1.1 forbids]
     #[arg(long)]
     pub unit: bool,
     /// NGINX Unit's directory of modules; accepted for its service files, and not used
@@ -280,7 +280,7 @@ pub fn parse() -> Command {
     command
 }
 
-/// Adds what to type instead of a directory or file without a command, of a command that does not
+/// Adds the right command for a directory or file without a command, of a command that does not
 /// exist, or of an option of another server.
 fn advise(error: &mut clap::Error) {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
@@ -324,7 +324,7 @@ fn advise(error: &mut clap::Error) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
-/// Returns what to type instead of an option of `php -S`, nginx, Caddy or PHP-FPM.
+/// Returns the equivalent of an option of `php -S`, nginx, Caddy or PHP-FPM.
 fn foreign_option(option: &str) -> Option<&'static str> {
     Some(match option {
         "--port" | "-p" | "--host" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {

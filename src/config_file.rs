@@ -18,7 +18,7 @@ use serde_json::Value;
 const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
 
 /// Reads a configuration file, which may be a pipe without a name (`/dev/stdin`). The error has the
-/// path and, for common mistakes, what to do.
+/// path and, for common mistakes, the remedy.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     file_progress(&path.display().to_string());
     // Its open would wait for a writer.
@@ -73,7 +73,7 @@ fn read_leaving_out(
     })
 }
 
-/// Reads a document for a check: what the server would use of it, if anything, and the mistakes of
+/// Reads a document for a check: the part that the server would use, if any, and the mistakes of
 /// all files as lines with the file and the place. Those of a document without files are left to
 /// the caller.
 pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<String>) {
@@ -136,7 +136,7 @@ pub fn may_have_left_out(document: &[u8]) -> bool {
 }
 
 /// Reads a document with all files that it includes. The mistakes in several files are lines with
-/// the file and the line; that of a single one is left to the caller, who parses the text.
+/// the file and the line; that of a single one is left to the caller, which parses the text.
 pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let text = read(path)?;
     let Some(expanded) = include::expand(&text, path, &Disk)? else { return Ok(text) };

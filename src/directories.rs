@@ -78,8 +78,8 @@ pub fn state_problem(directory: &Path) -> Option<String> {
     ))
 }
 
-/// Checks that the state directory was not written by a version of another format. Returns what to
-/// do if that is not known; with `strict` this is an error.
+/// Checks that the state directory was not written by a version of another format. Returns advice
+/// if the format is not known; with `strict` this is an error.
 pub fn check_format(directory: Option<&Path>, strict: bool) -> Result<Option<String>, String> {
     let Some(directory) = directory else { return Ok(None) };
     match state_format::check(directory) {

@@ -1,4 +1,4 @@
-//! `.htaccess` files of a site, for `serve` and `check`: where they are, and what they say.
+//! `.htaccess` files of a site, for `serve` and `check`: their places and contents.
 //!
 //! The files belong to the owner of the site. They are read with the rights of the user that serves
 //! them, and the number of directories and the size of files that are looked at have limits.
@@ -22,7 +22,7 @@ pub struct Report {
     pub files: usize,
     /// Errors: requests below the directory of the file get 500.
     pub errors: Vec<String>,
-    /// What is not read or ignored.
+    /// Files and directives that are not read or ignored.
     pub notes: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use howdah_supervisor::{PhpProgram, UnusableProgram};
 pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/howdah; install a \
                           package howdah-phpX.Y, such as howdah-php8.2, or build it";
 
-/// Advice if a program does not run and does not name what is missing.
+/// Advice if a program does not run and does not name the missing library.
 const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install libphp-embed)";
 
 /// Time within which a program must have started PHP and printed its version: a start waits for

@@ -1,4 +1,4 @@
-//! The program `howdah-sendmail`: what scripts of applications send mail with.
+//! The program `howdah-sendmail`, with which scripts of applications send mail.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -41,8 +41,8 @@ use plan::StartupPlan;
 /// The reason why the server could not serve.
 pub struct Failure {
     pub problem: String,
-    /// Another attempt fails too until somebody has changed the command line, what it names or the
-    /// configuration, or ended the program that has the address of a listener.
+    /// Another attempt fails too until somebody has changed the command line, a file that it names
+    /// or the configuration, or ended the program that has the address of a listener.
     pub is_permanent: bool,
 }
 
@@ -77,8 +77,8 @@ fn serve(
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
-    // One name for the document and its files, whatever the working directory becomes: what is kept
-    // of them is found by it.
+    // One name for the document and its files, independent of the working directory: the stored
+    // state of them is found by it.
     if let Some(config) = &mut arguments.config {
         *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
     }
@@ -191,7 +191,7 @@ fn serve(
         control_token,
         mail_file: mail_to::file(arguments.mail_to.as_deref())?,
         sandbox: !arguments.no_sandbox,
-        // A directory is one site, and who serves it sits at the terminal.
+        // A directory is one site, and is served from a terminal.
         strict: arguments.strict || plan.site.is_some(),
         php: php.found,
         unusable_php: php.unusable,
@@ -204,7 +204,7 @@ fn serve(
         on_serving: None,
     };
     if predecessor.is_some() {
-        // The old server has left the terminal and has printed what is served.
+        // The old server has left the terminal and has printed the addresses that are served.
         if arguments.daemon {
             std::env::set_current_dir("/").map_err(cannot_detach)?;
             options.on_serving = Some(Box::new(|_| drop(daemon::leave_terminal())));

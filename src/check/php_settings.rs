@@ -208,7 +208,7 @@ fn with_user_ini(application: &Application, values: &[(String, String)]) -> Vec<
 }
 
 /// Reads the settings of a file in the syntax of `php.ini`, as far as they are a word. A link, a
-/// long file, and what is no file are left out: it may belong to a customer.
+/// long file, and anything but a regular file are left out: it may belong to a customer.
 fn settings_of(file: &Path) -> Vec<(String, String)> {
     let is_usable = |found: fs::Metadata| found.is_file() && found.len() <= MAX_USER_INI;
     if !fs::symlink_metadata(file).is_ok_and(is_usable) {

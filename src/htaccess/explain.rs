@@ -1,4 +1,4 @@
-//! `howdah htaccess explain`: what the directives of a site do to a request, in their order.
+//! `howdah htaccess explain`: the effects of a site's directives on a request, in their order.
 
 use std::cell::{Cell, RefCell};
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the `.htaccess` files of a site say.
+//! Findings in the `.htaccess` files of a site.
 
 use std::collections::HashSet;
 use std::fs;
@@ -185,8 +185,8 @@ fn foreign_handler(directive: &str) -> Option<String> {
     ))
 }
 
-/// Reads a file of the site below `root`. A link to a file of another user would show its owner
-/// what is in that.
+/// Reads a file of the site below `root`. A link to a file of another user would show the owner of
+/// the link the content of the file.
 fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, String> {
     let error = |error: std::io::Error| error.to_string();
     let root = fs::canonicalize(root).map_err(error)?;

@@ -33,9 +33,9 @@ pub struct Found {
     pub unreadable: Vec<PathBuf>,
 }
 
-/// Looks for everything of this name in a directory and those below it: the server refuses what is
-/// below a directory if it is no readable file. Symbolic links are not followed, and directories
-/// that cannot be listed are left out.
+/// Looks for everything of this name in a directory and those below it: the server refuses all
+/// requests below a directory in which it is no readable file. Symbolic links are not followed, and
+/// directories that cannot be listed are left out.
 pub fn search(directory: &Path, name: &str) -> Found {
     search_within(directory, name, QUICK)
 }

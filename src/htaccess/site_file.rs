@@ -1,4 +1,4 @@
-//! Files of a site that may belong to another user than the one who runs the command.
+//! Files of a site that may belong to another user than that of the command.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,15 +9,15 @@ use std::path::Path;
 use howdah_sys::regular_file;
 
 /// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if it
-/// is root's, or its target has the same owner, who is not root: otherwise `.htaccess ->
-/// /etc/shadow` would show its owner what only root may read.
+/// is root's, or its target has the same owner, which is not root: otherwise `.htaccess ->
+/// /etc/shadow` would show its owner a file that only root may read.
 ///
 /// # Errors
 ///
 /// As [`regular_file::open`]; [`io::ErrorKind::PermissionDenied`] for a link that is not followed.
 pub fn read(root: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let (file, metadata) = regular_file::open(path)?;
-    // The name of what was opened: the path may lead elsewhere by now.
+    // The name of the opened file: the path may lead elsewhere by now.
     let opened = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let owner = metadata.uid();
     let is_owners = || fs::symlink_metadata(path).is_ok_and(|link| link.uid() == owner);

@@ -1,8 +1,8 @@
 //! The document to start with if that at its source cannot be used: the one that was served last.
 //!
 //! A mistake in a document shows when the server is started again, perhaps by a reboot at night.
-//! What was served before is kept with the state, and is served again until somebody has corrected
-//! the document.
+//! The document that was served before is kept with the state, and is served again until somebody
+//! has corrected the new one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -71,7 +71,7 @@ pub fn file(option: Option<&str>) -> Result<Option<OwnedFd>, String> {
     }
 }
 
-/// Returns true with TLS, and what follows the scheme of a URL.
+/// Returns true with TLS, and the rest of a URL behind its scheme.
 fn url(option: &str) -> Option<(bool, &str)> {
     let plain = option.strip_prefix("smtp://").map(|rest| (false, rest));
     plain.or_else(|| option.strip_prefix("smtps://").map(|rest| (true, rest)))

@@ -205,7 +205,7 @@ impl StartupPlan {
             howdah_config::json::parse(&self.document).map_err(|error| self.wrong(&error))?;
         name_user(&mut document, options);
         if let Some(members) = document.as_object_mut() {
-            // What is printed can be served, without the files.
+            // The printed document can be served, without the files.
             members.shift_remove("included");
             members.shift_remove("left_out");
         }

@@ -8,7 +8,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::permission::{Obstacle, Wanted};
 
 /// Checks that `user` can read `directory` and enter all directories above it. The error names the
-/// directory without permission and what to do.
+/// directory without permission and the remedy.
 pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     let directory_name = directory.display();
     let cannot =
@@ -50,7 +50,7 @@ pub fn unreadable_front(config: &Config, user: &Credentials) -> Vec<String> {
 }
 
 /// Checks that the server follows all symbolic links on the path to a site's document root. The
-/// error names the link and what to do.
+/// error names the link and the remedy.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     let served = config.action_paths();
     let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));

@@ -80,8 +80,8 @@ pub enum ConfigCommand {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The tables begin with what needs attention, if there is anything: a document that is refused, the
-parts of the configuration that are out, and warnings.
+The tables begin with the problems that need attention, if there are any: a document that is
+refused, the parts of the configuration that are out, and warnings.
 
 Exit status: 0 shown, 1 with --problems if there are any, or the server refuses the request,
 2 mistake in the command line, 3 no server answers.")]
