@@ -1,9 +1,10 @@
 //! Settings of PHP that a `.htaccess` may send to PHP-FPM.
 //!
-//! PHP-FPM applies the parameter `PHP_VALUE` without asking who may change a setting: it sets those
-//! of `php.ini` only, lifts `open_basedir`, and loads the library that `extension` names. mod_php
-//! and the workers of this server ask. Only settings are passed that PHP lets a directory change
-//! (`PHP_INI_ALL`, `PHP_INI_PERDIR`); `open_basedir` is not, since PHP-FPM would widen it.
+//! PHP-FPM applies the parameter `PHP_VALUE` without a check of the right to change a setting: it
+//! sets those of `php.ini` only, lifts `open_basedir`, and loads the library that `extension`
+//! names. mod_php and the workers of this server ask. Only settings are passed that PHP lets a
+//! directory change (`PHP_INI_ALL`, `PHP_INI_PERDIR`); `open_basedir` is not, since PHP-FPM would
+//! widen it.
 
 /// Names of settings, in order.
 const NAMES: &[&str] = &[

@@ -138,7 +138,7 @@ fn write_standard(
 }
 
 /// Writes the parameters of a request to a site with `.htaccess` files: those of Apache's mod_php.
-/// What directives say is left out where CGI has a variable of that name.
+/// Variables of directives are left out if CGI has a variable of that name.
 fn write_as_apache(
     params: &mut Params,
     request: &Request,
@@ -211,7 +211,8 @@ fn write_as_apache(
     shown(params, "REQUEST_ID", &ShownRequestId(request.id));
 }
 
-/// Writes what actions and `.htaccess` files say about the script, for a worker of this server.
+/// Writes the settings of actions and `.htaccess` files for the script, for a worker of this
+/// server.
 pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
     let mut values = PhpValues::default();
     for (name, value) in request.additions.iter().flat_map(|additions| &additions.settings) {
@@ -268,7 +269,7 @@ fn write_variables(params: &mut Params, request: &Request, directives: &Directiv
             && !name.starts_with(b"PHP_AUTH_")
             && !REFUSED_VARIABLES.contains(&name.as_slice())
             && !own.contains(name);
-        // A field of the client is no variable of the server, whatever the directives copy.
+        // A field of the client is no variable of the server, even if directives copy it.
         let is_field = name.starts_with(b"HTTP_PROXY") && request.fields.get("proxy").is_some();
         if is_usable && !is_field {
             params.push(name, value);

@@ -25,7 +25,7 @@ pub struct Script {
     pub file: Arc<Path>,
     /// `DOCUMENT_ROOT`: document root of the target.
     pub root: Arc<Path>,
-    /// What `.htaccess` files say about the script; `None` where they are not read.
+    /// Settings of `.htaccess` files for the script; `None` where they are not read.
     pub directives: Option<Arc<Directives>>,
 }
 
@@ -39,7 +39,7 @@ impl Script {
     }
 }
 
-/// What `.htaccess` files say about a script.
+/// Settings of `.htaccess` files for a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directives {
     /// Variables beside those of CGI, which win over them.
