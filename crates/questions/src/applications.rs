@@ -141,7 +141,7 @@ pub struct Tuning {
     pub measured: Measured,
     /// The result of automatic sizing.
     pub automatic: Automatic,
-    /// What more memory would allow; null if it would change nothing.
+    /// The effect of more memory; null if there is none.
     pub more_memory: Option<MoreMemory>,
 }
 
@@ -183,7 +183,8 @@ pub struct Measured {
 pub struct Automatic {
     /// Maximum number of processes.
     pub processes: u32,
-    /// What limits the number: `memory`, `share`, `pressure`, `measurement`, `processors` or `max`.
+    /// The limit of the number: `memory`, `share`, `pressure`, `measurement`, `processors` or
+    /// `max`.
     pub limit: Word,
     /// Number of processes that the memory is enough for.
     pub by_memory: u32,
@@ -193,7 +194,7 @@ pub struct Automatic {
     pub kept_free: u64,
 }
 
-/// What more memory would allow.
+/// The effect of more memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MoreMemory {

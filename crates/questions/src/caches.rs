@@ -77,7 +77,7 @@ pub struct CacheEntry {
     pub ttl: i64,
     /// Lifetime in seconds.
     pub lifetime: u64,
-    /// What states the lifetime.
+    /// The source of the lifetime.
     pub decided_by: Word,
     /// Seconds for which it may be sent stale while it is refreshed.
     pub stale_while_revalidate: u64,
@@ -90,7 +90,7 @@ pub struct CacheEntry {
     pub vary: Named<Option<String>>,
 }
 
-/// What a cache knows about a URL.
+/// The state of a URL in a cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CachedUrl {

@@ -1,10 +1,10 @@
-//! What is purged from caches.
+//! Subjects of purges of caches.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bytes;
 
-/// What is purged.
+/// The entries to purge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purge {
     /// Every entry.

@@ -33,7 +33,7 @@ pub enum Question {
     PurgeCaches {
         /// Name of the cache.
         cache: Option<String>,
-        /// What is purged.
+        /// The entries to purge.
         purge: Purge,
         /// The responses become stale instead of being removed.
         is_soft: bool,
@@ -43,7 +43,7 @@ pub enum Question {
         /// Name of the cache.
         cache: Option<String>,
     },
-    /// What is known about the stored responses of a URL, and why it has none.
+    /// The stored responses of a URL, and the reason why it has none.
     InspectCaches {
         /// Name of the cache.
         cache: Option<String>,
@@ -59,7 +59,7 @@ pub enum Question {
     },
 }
 
-/// What a question is about. A question without an answer is about one that does not exist.
+/// The subject of a question. If it has no answer, the subject does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// The server.
@@ -71,7 +71,7 @@ pub enum Subject<'a> {
 }
 
 impl Question {
-    /// Returns what the question is about.
+    /// Returns the subject of the question.
     pub fn subject(&self) -> Subject<'_> {
         match self {
             Question::Ping | Question::Status | Question::Pools { .. } => Subject::Server,

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Checks that an answer has these members in this order, and is read as what was sent.
+/// Checks that an answer has these members in this order, and is read as it was sent.
 fn assert_same(value: &Value) {
     let status: Status = serde_json::from_value(value.clone()).unwrap();
     assert_eq!(serde_json::to_value(&status).unwrap(), *value);
