@@ -1,5 +1,5 @@
 //! Replies of a mail server (RFC 5321, 4.2). The server is not trusted: lines and replies have
-//! limits, and what is shown of them is printable.
+//! limits, and the text of them that is shown is printable.
 
 /// Maximum length of a reply in bytes. RFC 5321, 4.5.3.1.5 permits lines of 512.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024;

@@ -1,8 +1,8 @@
 //! A conversation with a mail server (RFC 5321), as its client.
 //!
 //! Commands go one after the other. All parts of them are checked before: addresses by their type,
-//! the host name here. What a server sends before it is asked is an error, so nothing that was
-//! inserted before `STARTTLS` is taken for a reply after it.
+//! the host name here. Bytes that a server sends before it is asked are an error, so text that was
+//! inserted before `STARTTLS` is not taken for a reply after it.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// Returns true if the server has answered that it does not do what was asked for.
+    /// Returns true if the server has refused a command or the message (codes 400 to 599).
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Problem::Refused { reply, .. } if matches!(reply.code, 400..600))
     }
@@ -205,7 +205,7 @@ impl Session {
         self.check("message", reply).map(drop)
     }
 
-    /// Takes leave. The message is delivered, whatever happens.
+    /// Takes leave. Failures are ignored: the message is delivered already.
     pub(crate) async fn quit(&mut self) {
         let _ = self.ask("QUIT").await;
     }

@@ -12,14 +12,14 @@ const MINUTES: u64 = 60;
 pub(crate) struct Usage(HashMap<String, VecDeque<(u64, u32)>>);
 
 impl Usage {
-    /// Goes on with what another process has counted, unless the application is known.
+    /// Continues the counts of another process, unless the application is known.
     pub(crate) fn continue_from(&mut self, application: &str, minutes: Vec<(u64, u32)>) {
         if !minutes.is_empty() && !self.0.contains_key(application) {
             self.0.insert(application.to_owned(), minutes.into());
         }
     }
 
-    /// Adds what another server has counted to an application that is known.
+    /// Adds the counts of another server to an application that is known.
     pub(crate) fn add(&mut self, usage: MailUsage) {
         let Some(minutes) = self.0.get_mut(&usage.application) else { return };
         minutes.extend(usage.minutes);

@@ -13,7 +13,7 @@ use super::*;
 /// The supervisor's and a program's side of a process that runs in this thread.
 struct Peer {
     supervisor: Socket,
-    /// What earlier processes have counted.
+    /// Counts of earlier processes.
     counted: Vec<(u64, u32)>,
     _process: JoinHandle<()>,
 }
@@ -329,7 +329,7 @@ fn a_password_goes_only_where_it_belongs() {
         let mut program = peer.submit(1, &with_user(server.port), None);
         program.envelope(None, &["a@a.org"]).await;
         assert!(program.failure().await.contains("/p cannot be read"));
-        // A server that repeats what it was told.
+        // A server that repeats its input.
         let server = Server::start(&[
             ("EHLO", "250-h\r\n250 AUTH PLAIN\r\n"),
             ("AUTH", "535-no: AGpvZQBnZWhlaW0=\r\n535 geheim, Z2VoZWlt\r\n"),
