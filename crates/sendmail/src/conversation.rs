@@ -17,7 +17,7 @@ pub struct Conversation {
     is_too_long: bool,
 }
 
-/// What to do after a line.
+/// The step after a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: the text goes on.

@@ -5,7 +5,7 @@
 //! passwords, gets an envelope and bytes.
 //!
 //! - [`arguments`]: the command line; [`words`]: one that a shell would split.
-//! - [`message`]: the fields of a message: recipients, what is missing, what must go.
+//! - [`message`]: the fields of a message: recipients, missing fields, fields to remove.
 //! - [`address`]: lists of addresses, and addresses that are safe in a command of SMTP.
 //! - [`lines`]: the text as SMTP carries it.
 //! - [`date`]: dates in messages.
@@ -60,7 +60,7 @@ pub mod status {
 pub struct Failure {
     /// Exit status, one of [`status`].
     pub status: u8,
-    /// Reason, and what to do.
+    /// Reason, and remedy.
     pub reason: String,
 }
 

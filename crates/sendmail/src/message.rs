@@ -1,4 +1,4 @@
-//! The fields of a message: whom it is for, what is missing, and what must not be sent.
+//! The fields of a message: its recipients, missing fields, and fields that must not be sent.
 //!
 //! Everything else stays as it is, in the same order. `Bcc` goes, as its addresses are secret;
 //! `Date`, `Message-ID` and `From` are added if they are missing (RFC 6409, 8).
@@ -167,8 +167,8 @@ impl Field {
     }
 }
 
-/// Returns the first line, and what follows it. In the line, NUL is left out, and a carriage return
-/// that does not end it is a space: it must not begin a field.
+/// Returns the first line, and the rest. In the line, NUL is left out, and a carriage return that
+/// does not end it is a space: it must not begin a field.
 fn next_line(input: &[u8]) -> (Vec<u8>, &[u8]) {
     let (line, after) = match input.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&input[..at], &input[at + 1..]),

@@ -1,10 +1,10 @@
 //! Submits a message to the mail process.
 //!
 //! An application has one end of a packet socket, on which it can only receive. Each packet has the
-//! two pipes of one submission. The server keeps one packet in the socket: whoever takes it has a
-//! connection to the mail process, which knows by the pipes, whoever writes to them, which
-//! application it is. So no script can send in the name of another application, in whatever
-//! namespaces and root directory it is, and nobody has to trust a path or a process id.
+//! two pipes of one submission. The server keeps one packet in the socket: a process that takes it
+//! has a connection to the mail process, which identifies the application by the pipes, independent
+//! of the writer. So no script can send in the name of another application, in any namespaces and
+//! root directory, and no path or process id has to be trusted.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
