@@ -2,8 +2,8 @@
 //!
 //! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread
 //! writes at once, and a daemon that is restarted takes none for a moment. The router waits for
-//! neither: what cannot be sent stays in memory, up to a limit, and is sent a little later. So do
-//! lines of a file whose disk is full.
+//! neither: lines that cannot be sent stay in memory, up to a limit, and are sent a little later.
+//! So do lines of a file whose disk is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// Minimum time between two reports about lost lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is written with one call: a datagram with a line, or whole lines.
+/// The content of one write: a datagram with a line, or whole lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'l> {
     /// Its bytes.

@@ -31,7 +31,7 @@ pub struct LogFile {
     framing: Option<Framing>,
     /// `None` while a server cannot be reached.
     file: RwLock<Option<Output>>,
-    /// The last write failed. What is lost is reported in the error log.
+    /// The last write failed. The number of lost lines is reported in the error log.
     is_failing: AtomicBool,
     /// The socket is no longer connected.
     is_disconnected: AtomicBool,
@@ -177,7 +177,7 @@ impl LogFile {
         let output = Output::new(file, self.framing.is_some());
         let mut file = self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         *file = Some(output);
-        // Under the lock: what becomes of the first write to the new file counts.
+        // Under the lock: the result of the first write to the new file counts.
         self.set_former(None);
         self.set_problem(None);
     }
@@ -312,7 +312,7 @@ impl LogFile {
         let slices = parts.map(IoSlice::new);
         let put = || retry_on_intr(|| writev(file, &slices));
         let first = match channel {
-            // Whatever its mode: other processes have the same stream.
+            // Independent of its mode: other processes have the same stream.
             Channel::Stream => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 retry_on_intr(|| send(file, &parts.concat(), flags))

@@ -123,7 +123,7 @@ fn no_client_forges_a_line_or_a_field() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a format has around the values, and whatever clients send.
+    /// With any text of a format around the values, and any bytes of clients.
     #[test]
     fn a_request_is_one_line_and_in_json_an_object(
         around in "[ -~äß]{0,8}", agent in "[ -~\u{80}-\u{ff}]{0,20}", path in "(%[0-9a-f]{2}|[a-z]){0,8}",
