@@ -48,7 +48,7 @@ pub struct CertificateInUse {
 pub struct UnusableCertificate {
     /// The certificate in the settings.
     pub certificate: Certificate,
-    /// Why, and what to do.
+    /// The problem, and the remedy.
     pub problem: String,
     /// An earlier content is in use.
     pub has_earlier: bool,

@@ -28,7 +28,7 @@ impl CertificateFiles {
         self.0.insert(source, Err(problem));
     }
 
-    /// Returns the content of a source. Error: the missing source, and what to do.
+    /// Returns the content of a source. Error: the missing source, and the remedy.
     pub(super) fn get(&self, source: &Source) -> Result<&[u8], String> {
         match (self.0.get(source), source) {
             (Some(Ok(text)), _) => Ok(text),

@@ -1,4 +1,4 @@
-//! Validity periods of certificates, and what is to be done about one.
+//! Validity periods of certificates, and their problems at a given time.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub enum Untimely {
 const SOON: Duration = Duration::from_secs(7 * 86_400);
 
 impl Validity {
-    /// Returns what is wrong with the validity at a time, in seconds since 1970.
+    /// Returns the problem of the validity at a time, in seconds since 1970.
     pub fn problem(self, now: u64) -> Option<Untimely> {
         let life = self.until.saturating_sub(self.since);
         match () {
