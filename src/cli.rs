@@ -68,7 +68,7 @@ pub enum Command {
 /// Arguments of `check`.
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
-The document is checked, and the files that it names with the rights of their user:
+The document is checked, and its references with the rights of the user that would use them:
 certificates, users and groups, document roots, settings of PHP, directories of logs and
 sockets. Nothing is created, changed, bound or run. Give the same options as to the server.
 

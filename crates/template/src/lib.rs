@@ -1,5 +1,5 @@
-//! What texts of the configuration mean for a request: strings with variables, patterns, and what
-//! groups of patterns capture.
+//! The meaning of texts of the configuration for a request: strings with variables, patterns, and
+//! their captured groups.
 //!
 //! This crate does not read the configuration; errors say why a text has no meaning. It opens no
 //! file. Texts of the configuration and of requests are untrusted: none causes a panic.

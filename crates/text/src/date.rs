@@ -113,7 +113,7 @@ fn seconds_since_1970(time: SystemTime) -> i64 {
     }
 }
 
-/// Parses a date with whatever day of the week is right for it.
+/// Parses a date with the day of the week that is right for it.
 fn with_right_day(text: &str) -> Option<SystemTime> {
     let (day, rest) = text.split_once(' ').filter(|_| text.len() <= MAX_DATE_BYTES)?;
     LONG_DAYS.iter().find_map(|name| {

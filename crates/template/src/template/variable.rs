@@ -93,7 +93,7 @@ pub enum Variable {
     BodyBytesSent,
     /// `$bytes_sent`: bytes of the response sent so far, with its head.
     BytesSent,
-    /// `$upstream_cache_status`: what the cache did.
+    /// `$upstream_cache_status`: the result of the cache.
     CacheStatus,
     /// `$1` to `$9`, or `$NAME`: the text of a group of the step's regular expressions.
     Capture(Group),
