@@ -1,6 +1,6 @@
-//! Benchmarks a request through all phases and the head of its response, in memory: what directives
-//! cost beside the look-ups on the disk. The rules of WordPress are to cost less than 3 µs: compare
-//! `rules of WordPress` with `no rules`.
+//! Benchmarks a request through all phases and the head of its response, in memory: the cost of
+//! directives beside the look-ups on the disk. The rules of WordPress are to cost less than 3 µs:
+//! compare `rules of WordPress` with `no rules`.
 
 use std::collections::HashMap;
 use std::future::Future;

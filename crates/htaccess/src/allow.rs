@@ -10,7 +10,7 @@ pub struct Allow {
     pub classes: Override,
     /// Options that the directive `Options` may name.
     pub options: Options,
-    /// Names that are allowed whatever their class (`AllowOverrideList`).
+    /// Names that are allowed in addition to the classes (`AllowOverrideList`).
     pub list: Vec<String>,
     /// A directive that is not allowed is ignored (`Nonfatal=Override`).
     pub ignores_forbidden: bool,

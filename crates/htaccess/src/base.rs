@@ -9,7 +9,7 @@ use crate::modules::mime::Types;
 /// Configuration of a site outside of its `.htaccess` files: Apache's as Debian ships it.
 #[derive(Debug, Clone)]
 pub struct Base {
-    /// What a `.htaccess` may have.
+    /// The directives that a `.htaccess` may have.
     pub allow: Allow,
     /// Index files of a directory.
     pub directory_index: Vec<Vec<u8>>,

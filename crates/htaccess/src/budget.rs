@@ -1,4 +1,4 @@
-//! What compiling a file may cost: memory and processor time.
+//! Limits of compiling a file: memory and processor time.
 //!
 //! A file is compiled on a thread that serves other sites, and its compiled form stays in memory. A
 //! file of a megabyte can ask for a thousand times as much of both, by patterns that repeat groups.
@@ -82,8 +82,7 @@ pub(crate) fn add_pattern(size: usize, text: usize) -> Result<(), &'static str> 
     })
 }
 
-/// Counts a compiled variant of a pattern. Afterwards, when the file is in use, its charge is what
-/// counts.
+/// Counts a compiled variant of a pattern. Afterwards, when the file is in use, its charge counts.
 ///
 /// # Errors
 ///

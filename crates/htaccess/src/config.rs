@@ -3,7 +3,7 @@
 //!
 //! Each module has a slot for its directives ([`ModuleConfig`]). A directory inherits the
 //! directives of the modules that its own `.htaccess` does not use. Their tables may be large, and
-//! directories many: they are not copied. What has been added is counted, so that the memory of
+//! directories many: they are not copied. The added directives are counted, so that the memory of
 //! merged configurations can be limited.
 
 use std::any::Any;
@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use crate::budget;
 use crate::memory::Charges;
 
-/// Approximate memory in bytes of what a directive adds, beside its words: entries of lists and
-/// their allocations.
+/// Approximate memory in bytes of a directive, beside its words: entries of lists and their
+/// allocations.
 const BYTES_OF_A_DIRECTIVE: usize = 384;
 
 /// Number of slots.

@@ -1,4 +1,4 @@
-//! A directive: what Apache's `command_rec` says about each.
+//! A directive, as Apache's `command_rec` describes each.
 
 use crate::config::DirConfig;
 use crate::options::Options;
@@ -96,8 +96,8 @@ pub struct Directive {
     pub arguments: Arguments,
     /// Classes of `AllowOverride`, one of which must be allowed.
     pub class: Override,
-    /// What Apache says after `NAME takes …` if the number of arguments is wrong.
+    /// Apache's text after `NAME takes …` if the number of arguments is wrong.
     pub usage: &'static str,
-    /// What the directive does.
+    /// The function that adds the directive to a configuration.
     pub apply: Apply,
 }

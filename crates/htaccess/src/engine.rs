@@ -1,6 +1,6 @@
 //! The entrance for a server: an [`Engine`] for each site and thread.
 //!
-//! 1. [`Engine::handle`] takes a request through all phases and says what to answer.
+//! 1. [`Engine::handle`] takes a request through all phases and returns the answer.
 //! 2. The server sends a file, runs a script, or sends the text that it got.
 //! 3. [`Engine::finish`] applies `Header`, `Expires` and the like to the response.
 //!
@@ -35,7 +35,7 @@ const DEBIAN: &str = include_str!("modules/base/debian.conf");
 /// Debian's sections of files that are refused.
 const SECTIONS: &str = include_str!("base.conf");
 
-/// Runs the requests of a site. An engine belongs to a thread: what it keeps is not shared.
+/// Runs the requests of a site. An engine belongs to a thread: its state is not shared.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) site: Site,
@@ -97,8 +97,8 @@ impl Engine {
     }
 
     /// Applies directives to the head of a response: after this, `record.status` and
-    /// `record.headers_out` are what to send. Before it, the server puts the status and the header
-    /// fields of a file or script there, with the type in `content_type`.
+    /// `record.headers_out` are the head to send. Before it, the server puts the status and the
+    /// header fields of a file or script there, with the type in `content_type`.
     ///
     /// Returns whether the body is to be compressed; the server sets `Content-Encoding` if it does
     /// so.
@@ -106,9 +106,9 @@ impl Engine {
         Server { site: &self.site, world }.finish(record, action)
     }
 
-    /// Returns true if a condition for the head of a response may take a sub-request: what that
-    /// wants to know is known only after [`Engine::finish`], which is then to be run again with the
-    /// same record.
+    /// Returns true if a condition for the head of a response may take a sub-request: the results
+    /// that it needs are known only after [`Engine::finish`], which is then to be run again with
+    /// the same record.
     pub fn finish_looks_up(record: &Record) -> bool {
         record.config.of::<headers::Config>().looks_up()
             || record.config.of::<filter::Config>().looks_up()

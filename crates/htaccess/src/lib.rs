@@ -2,11 +2,11 @@
 //! request in the order of Apache's phases.
 //!
 //! The crate knows neither sockets nor the server: a [`record::Record`] is the request, a
-//! [`world::World`] is the file system and whatever takes time. The behaviour is that of Apache 2.4
-//! with `AllowOverride All`.
+//! [`world::World`] is the file system and everything that takes time. The behaviour is that of
+//! Apache 2.4 with `AllowOverride All`.
 //!
 //! - [`config::DirConfig`] has the directives that hold for a directory, a slot for each module.
-//! - [`modules`] has the directives, one module of Apache each, and what they do to a request;
+//! - [`modules`] has the directives, one module of Apache each, and their effects on a request;
 //!   [`registry`] lists them.
 //! - [`parse`] turns the bytes of a file into a [`config::DirConfig`]: lines, words, sections,
 //!   directives.

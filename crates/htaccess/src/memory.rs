@@ -1,7 +1,7 @@
 //! Memory of compiled directives: counted for each site and for all sites together, and refused
 //! beyond a limit.
 //!
-//! What a file has been compiled to may be kept by several threads, and by requests that run. It
+//! The compiled form of a file may be kept by several threads, and by running requests. It
 //! therefore counts until the last of them has dropped it: a [`Charge`] belongs to all
 //! configurations that have anything of a file. A pattern adds to it when a subject needs another
 //! variant of the pattern.
@@ -15,7 +15,7 @@ pub const MAX_SITE_BYTES: usize = 96 << 20;
 /// The same of all sites.
 pub const MAX_TOTAL_BYTES: usize = 224 << 20;
 
-/// Memory of a site, in bytes, that it has whatever others have.
+/// Memory in bytes that each site has, even if other sites have used up the rest.
 const MIN_SITE_BYTES: usize = 1 << 20;
 
 /// Bytes of all sites.
@@ -80,7 +80,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Memory of what was compiled from a file.
+/// Memory of the compiled form of a file.
 #[derive(Debug)]
 pub struct Charge {
     site: Arc<SiteMemory>,

@@ -75,8 +75,8 @@ impl Merges {
         KEPT.fetch_sub(before, Relaxed);
     }
 
-    /// Forgets all results. To be called after `.htaccess` files have changed, to free what
-    /// belonged to them.
+    /// Forgets all results. To be called after `.htaccess` files have changed, to free the results
+    /// for them.
     pub fn clear(&self) {
         self.pairs.borrow_mut().clear();
         self.count(0);

@@ -1,4 +1,4 @@
-//! Apache's modules, one file or directory each: configuration, directives, and what they do to a
+//! Apache's modules, one file or directory each: configuration, directives, and their effects on a
 //! request.
 
 pub mod accept_list;

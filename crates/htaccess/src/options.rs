@@ -70,7 +70,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns true if links may be followed whoever owns them.
+    /// Returns true if links may be followed independent of their owners.
     pub fn follows_links(self) -> bool {
         self.contains(Options::FOLLOW_SYM_LINKS)
             && !self.contains(Options::SYM_LINKS_IF_OWNER_MATCH)
@@ -85,7 +85,7 @@ impl BitOr for Options {
     }
 }
 
-/// What `Options` directives say: options that replace those above, or changes to them.
+/// Setting of `Options` directives: options that replace those above, or changes to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OptionsSetting {
     set: Option<Options>,

@@ -1,18 +1,18 @@
-//! What the engine says about a request.
+//! The result of the engine for a request.
 
 use crate::record::Record;
 
 /// Handler of PHP's scripts.
 pub(crate) const PHP_HANDLER: &str = "application/x-httpd-php";
 
-/// What to answer to a request.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The request, after internal redirects and with what its phases have set: `status`,
-    /// `headers_out`, `err_headers_out`, `env`, `content_type` and so on. To be handed to
+    /// The request, after internal redirects and with the fields that its phases have set:
+    /// `status`, `headers_out`, `err_headers_out`, `env`, `content_type` and so on. To be handed to
     /// [`Engine::finish`].
     pub record: Box<Record>,
-    /// What the server is to send.
+    /// The response that the server is to send.
     pub action: Action,
     /// True if the request was stopped because many patterns were used for the first time: the same
     /// request gets further the next time.

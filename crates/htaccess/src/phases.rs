@@ -7,10 +7,10 @@
 //! 5. [`types`]: negotiation, then types by suffix.
 //! 6. [`fixups`]: forced types and handlers, rewriting, redirects, variables, index files, request
 //!    header fields.
-//! 7. [`handler`]: what answers.
+//! 7. [`handler`]: the handler that answers.
 //!
 //! [`errors`] turns a status into an answer or an internal redirect. A sub-request
-//! ([`sub_request`]) goes through 1 to 6 and tells what would happen.
+//! ([`sub_request`]) goes through 1 to 6 and returns the result that a request would have.
 
 mod access;
 mod closed;

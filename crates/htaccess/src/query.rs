@@ -13,7 +13,7 @@ pub const MAX_SEARCHED_BYTES: usize = 16 << 20;
 /// Maximum number of groups of a user.
 const MAX_GROUPS: usize = 16_384;
 
-/// What is searched for in a file.
+/// Subject of a search in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// The stored form of a user's password; with a realm, that of a file of `htdigest`.
@@ -79,7 +79,7 @@ fn entries(content: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     std::iter::from_fn(next).filter(|line| line.first().is_some_and(|&byte| byte != b'#'))
 }
 
-/// Returns the first line, and what is behind it.
+/// Returns the first line, and the rest behind it.
 fn joined(content: &[u8]) -> (Cow<'_, [u8]>, Option<&[u8]>) {
     let mut whole: Cow<'_, [u8]> = Cow::Borrowed(b"");
     let mut rest = content;

@@ -1,10 +1,10 @@
-//! What directives want of a file.
+//! Reads files for directives.
 
 use std::io::{self, Read};
 
 use md5::{Digest, Md5};
 
-/// What is to be read of a file.
+/// The part of a file to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// All of it, of at most so many bytes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::DirConfig;
 use crate::table::Table;
 
-/// What a path names.
+/// Kind of the file at a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileKind {
     /// Nothing, or something that cannot be looked at.
@@ -35,7 +35,7 @@ pub enum PathInfo {
 /// Result of stat(2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileInfo {
-    /// What the path names.
+    /// Kind of the file.
     pub kind: FileKind,
     /// True if the path itself is a symbolic link (lstat(2)).
     pub is_link: bool,
@@ -53,7 +53,7 @@ pub struct FileInfo {
     pub group: u32,
 }
 
-/// What is known about the client's connection and the server.
+/// Facts about the client's connection and the server.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
     /// Address of the client, as text.
@@ -98,11 +98,11 @@ pub struct Record {
     pub uri: Vec<u8>,
     /// Query, without the question mark.
     pub args: Option<Vec<u8>>,
-    /// Absolute path of the file; with what is left in `path_info`.
+    /// Absolute path of the file; the rest of the path is in `path_info`.
     pub filename: Vec<u8>,
     /// Rest of the path behind the file.
     pub path_info: Vec<u8>,
-    /// What `filename` names.
+    /// State of the file at `filename`.
     pub file: FileInfo,
     /// Time of the last change of the response, in seconds since 1970: that of a file that is sent.
     /// 0 before that, and for other responses.
@@ -166,7 +166,7 @@ pub struct Record {
     pub redirects: u8,
 }
 
-/// What a sub-request knows about the request that it belongs to.
+/// Facts for a sub-request about the request that it belongs to.
 #[derive(Debug, Clone, Default)]
 pub struct Main {
     /// Decoded path.

@@ -56,7 +56,8 @@ const MAX_JIT_BYTES: usize = 16 * 1024;
 /// Maximum number of spare blocks of memory for matches that a variant with JIT keeps.
 const MAX_SPARES: usize = 4;
 
-/// Approximate memory of a variant, beside what grows with its size and its groups, in bytes.
+/// Approximate memory of a variant in bytes, beside the parts that grow with its size and its
+/// groups.
 const BYTES_OF_A_VARIANT: usize = 3072;
 
 /// Memory of machine code in relation to the size of a variant without JIT.
@@ -199,7 +200,7 @@ impl Regex {
         self.captures_at(subject, 0)
     }
 
-    /// As `captures`, for matches that begin at an offset or behind it; what is before the offset
+    /// As `captures`, for matches that begin at an offset or behind it; the text before the offset
     /// counts for look-behinds and `^`.
     #[inline]
     pub fn captures_at(&self, subject: &[u8], start: usize) -> Result<Option<Captures>, Overrun> {
@@ -234,8 +235,8 @@ impl Regex {
         self.kept(&self.interpreted[class], class, false)
     }
 
-    /// Returns a variant, which is compiled when it is needed first. What there was no memory for
-    /// is tried again.
+    /// Returns a variant, which is compiled when it is needed first. A variant without memory is
+    /// tried again.
     #[inline]
     fn kept<'r>(
         &'r self,

@@ -1,4 +1,4 @@
-//! What the phases of a request know about its site.
+//! Facts about a site for the phases of its requests.
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ impl Site {
         self.send(&format!("GET {target}"), &[])
     }
 
-    /// Returns the status and what answers: a file's or script's name below the root.
+    /// Returns the status and the answer: a file's or script's name below the root.
     pub(crate) fn summary(&self, request: &str) -> String {
         let request =
             if request.starts_with('/') { format!("GET {request}") } else { request.into() };

@@ -13,7 +13,7 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
-    /// What is left of the line. White space after a word that was taken is gone.
+    /// The rest of the line. White space after a word that was taken is gone.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,4 +1,4 @@
-//! What the engine needs from outside: the file system, and whatever takes time.
+//! The engine's environment: the file system, and everything that takes time.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// A `.htaccess` file that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// What the log says: file, line, directive, reason.
+    /// The message for the log: file, line, directive, reason.
     pub message: String,
     /// True for a file that is there but cannot be read: requests are refused with 403 in place of
     /// 500.
@@ -54,7 +54,7 @@ impl Broken {
 /// The server around the engine.
 pub trait World {
     /// Looks at an absolute path without following a link in its last segment; `None` if there is
-    /// nothing. A path outside of the root is not looked at, whatever links say.
+    /// nothing. A path outside of the root is not looked at, even if a link leads there.
     fn lstat(&self, path: &[u8]) -> Option<FileInfo>;
 
     /// As `lstat`, with links followed.
@@ -76,9 +76,9 @@ pub trait World {
         false
     }
 
-    /// Returns what the server's configuration says about a file, whatever directives say. `path`
-    /// is that of the answer, after rewrites, index files and negotiation; the path of a directory
-    /// ends with a slash.
+    /// Returns the rule of the server's configuration for a file, which outweighs directives.
+    /// `path` is that of the answer, after rewrites, index files and negotiation; the path of a
+    /// directory ends with a slash.
     fn rule(&self, path: &[u8]) -> FileRule {
         let _ = path;
         FileRule::Open
@@ -99,7 +99,7 @@ pub trait World {
     /// checks wait.
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>>;
 
-    /// Says whether results are needed at once from now on, and returns what held before. While
+    /// Sets whether results are needed at once from now on, and returns the previous value. While
     /// they are, a search or a check that takes time stays pending; the request may be run again
     /// once its result is there.
     fn set_immediate(&self, is_immediate: bool) -> bool {
@@ -120,8 +120,8 @@ pub trait World {
         Box::pin(async {})
     }
 
-    /// Is told what directives do to a request, step by step. `step` makes the text; the default
-    /// does not call it.
+    /// Gets the effects of directives on a request, step by step. `step` makes the text; the
+    /// default does not call it.
     fn explain(&self, step: &dyn Fn() -> String) {
         let _ = step;
     }
@@ -135,7 +135,7 @@ pub trait World {
     fn log(&self, level: Level, message: &str);
 }
 
-/// What the server's configuration says about a file.
+/// Rule of the server's configuration for a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileRule {
     /// Nothing.

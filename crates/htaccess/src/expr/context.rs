@@ -1,4 +1,4 @@
-//! What an evaluation of an expression needs and leaves behind, and its limits.
+//! The context of an evaluation of an expression, and its limits.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub const MAX_EXPRESSION_BYTES: usize = 16_384;
 /// Maximum length of a text that an expression makes, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// What an evaluation leaves behind beside its result.
+/// The results of an evaluation beside its value.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     /// Subject and captures of the last match of a pattern with groups.

@@ -20,7 +20,7 @@ pub(super) enum Token {
     VariableEnd,
     /// `==`, `-eq`, `&&`, `{` and so on.
     Operator(Operator),
-    /// What cannot be a token, with the reason.
+    /// Text that cannot be a token, with the reason.
     Error(String),
     End,
 }
@@ -217,7 +217,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads what follows a backslash.
+    /// Reads an escape behind its backslash.
     fn escape(&mut self) -> Result<(), String> {
         let after = &self.rest[1..];
         let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();

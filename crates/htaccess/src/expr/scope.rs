@@ -1,4 +1,4 @@
-//! What expressions and rules need beside the request itself.
+//! The inputs of expressions and rules beside the request itself.
 
 use crate::record::Record;
 use crate::table::Table;

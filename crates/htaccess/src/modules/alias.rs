@@ -102,7 +102,7 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// What the first argument of a redirect is.
+/// Kind of the first argument of a redirect.
 enum First {
     /// Status of a redirect.
     Redirect(u16),

@@ -24,7 +24,7 @@ use provider::Provider;
 /// Largest nesting of sections.
 const MAX_DEPTH: usize = 100;
 
-/// What is required.
+/// The requirements.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     section: Option<Arc<Section>>,

@@ -17,7 +17,7 @@ use crate::record::Record;
 use crate::support::{atoi, has_prefix};
 use crate::world::Later;
 
-/// What a directory's listing needs of the server.
+/// The functions of the server that a directory's listing needs.
 pub trait Directory: Lookup {
     /// Runs a sub-request for the header or the readme (`uri` is relative to the request). It is
     /// used if its status is 200 and it names a regular file.

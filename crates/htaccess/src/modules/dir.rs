@@ -1,5 +1,4 @@
-//! mod_dir: index files of directories, slashes behind their names, a resource for what is not
-//! there.
+//! mod_dir: index files of directories, slashes behind their names, a resource for missing files.
 //!
 //! The work on a request needs sub-requests and is in [`crate::phases`].
 
@@ -39,7 +38,7 @@ impl ModuleConfig for Config {
 }
 
 impl Config {
-    /// Returns the resource for what is not there; `None` without one or if it is `disabled`.
+    /// Returns the resource for missing files; `None` without one or if it is `disabled`.
     pub(crate) fn fallback(&self) -> Option<&[u8]> {
         self.fallback.as_deref().filter(|path| !path.eq_ignore_ascii_case(b"disabled"))
     }

@@ -194,7 +194,7 @@ pub const DIRECTIVES: &[Directive] = &[
     ),
 ];
 
-/// What to do with the body of a response.
+/// Compression of the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// No filter compresses it.

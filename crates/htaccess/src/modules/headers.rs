@@ -563,7 +563,7 @@ fn has_element(list: &[u8], element: &[u8]) -> bool {
     false
 }
 
-/// Replaces the first match, or one after the other, each search in what is left of the value.
+/// Replaces the first match, or one after the other, each search in the rest of the value.
 fn edited(
     pattern: &Pattern,
     value: &[u8],

@@ -16,7 +16,7 @@ use crate::support::{is_space, lossy, trimmed};
 /// Type of a directory.
 pub const DIRECTORY_TYPE: &[u8] = b"httpd/unix-directory";
 
-/// What extensions mean.
+/// Meanings of extensions.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Shared by the directories that add nothing.
@@ -152,7 +152,7 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// What the extensions of a name say.
+/// Meaning of the extensions of a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
     /// Type, with parameters.

@@ -2,7 +2,7 @@
 //!
 //! Rules are compiled when the file is read: patterns, and texts with back-references as segments.
 //! A request goes through [`fixup`] in the phase of fix-ups, with the rules of the deepest
-//! directory that has any. What a rule changes starts a new request inside the server, which goes
+//! directory that has any. A change by a rule starts a new request inside the server, which goes
 //! through all phases again.
 
 mod arguments;

@@ -1,5 +1,5 @@
-//! What modules of directives need to know beside the record: values of expressions, clocks, the
-//! state of the server.
+//! The inputs of modules of directives beside the record: values of expressions, clocks, the state
+//! of the server.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::world::Later;
 
 /// Evaluation of expressions for a request, and facts about the server.
 pub trait Services {
-    /// Evaluates a condition. The error is what the log says.
+    /// Evaluates a condition. The error is the message for the log.
     fn holds(&self, record: &Record, condition: &Condition) -> Result<bool, String>;
 
     /// Evaluates a condition; a true one has the groups of its last match (`$0` to `$9`), empty

@@ -126,7 +126,8 @@ pub fn header_parser(
 struct Rule {
     subject: Subject,
     test: Test,
-    /// What decides whether a directive continues the one before: name, pattern and case.
+    /// Identity of a directive, which continues the one before if that has the same: name, pattern
+    /// and case.
     identity: (Vec<u8>, Vec<u8>, bool),
     variables: Table,
 }

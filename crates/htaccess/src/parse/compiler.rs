@@ -14,7 +14,7 @@ use crate::words::Words;
 /// Most words that a directive takes at once (Apache's `AP_MAX_ARGC`).
 const MAX_WORDS: usize = 64;
 
-/// What surrounds a directive.
+/// The surroundings of a directive.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Scope<'a> {
     pub section: Option<&'a [u8]>,

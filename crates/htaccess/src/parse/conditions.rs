@@ -8,7 +8,7 @@ use crate::modules::pattern::Pattern;
 use crate::registry;
 use crate::words::Words;
 
-/// What a condition may ask.
+/// The inputs of a condition.
 pub(super) struct Context<'a> {
     pub(super) base: &'a Base,
     pub(super) exists: &'a dyn Fn(&[u8]) -> bool,

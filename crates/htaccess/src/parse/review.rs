@@ -1,5 +1,5 @@
-//! What a `.htaccess` says, for an administrator: its first error, what it denies, and what is not
-//! read.
+//! Summary of a `.htaccess` for an administrator: its first error, its denials, and the parts that
+//! are not read.
 
 use super::compile;
 use super::tree::{Node, Reader};
@@ -48,7 +48,7 @@ pub fn review(
     }
     let file = String::from_utf8_lossy(path);
     let mut reader = Reader::new(bytes, &file, base, exists);
-    // An error in the tree is that of the compilation; what came before it is not known then.
+    // An error in the tree is that of the compilation; the lines before it are not known then.
     if let Ok(nodes) = reader.tree() {
         add_lines(&nodes, &is_denial, &mut review.denials);
         add_lines(&nodes, &is_rewrite, &mut review.rewrites);

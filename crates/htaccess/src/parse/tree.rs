@@ -1,4 +1,4 @@
-//! Tree of a file: directives, and sections with what is inside of them.
+//! Tree of a file: directives, and sections with their contents.
 //!
 //! Sections that decide while a file is read (`<IfModule>` and its kin) are resolved here, as in
 //! Apache: their content takes their place, or is skipped up to their end without a look at it.

@@ -1,4 +1,4 @@
-//! The source of scripts that the base runs is never sent, whatever `.htaccess` files say.
+//! The source of scripts that the base runs is never sent, with any `.htaccess` files.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -208,7 +208,7 @@ fn what_switches_php_off_refuses_scripts() {
         }
         assert!(site.messages.borrow().iter().any(|text| text.contains("is a script")), "{rules}");
     }
-    // What Apache runs all the same.
+    // Rules with which Apache runs scripts all the same.
     for rules in
         ["SetHandler none", "RemoveHandler .php", "ForceType text/plain", "AddType text/plain .php"]
     {

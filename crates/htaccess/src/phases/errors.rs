@@ -12,7 +12,7 @@ use crate::table::Table;
 use crate::uri;
 use crate::world::Level;
 
-/// What follows an error or an internal redirect.
+/// The step after an error or an internal redirect.
 pub(super) enum Next {
     Answer(Box<Outcome>),
     /// The request goes on under another path.

@@ -1,4 +1,4 @@
-//! Choice of the handler: what answers a request that all phases let pass.
+//! Choice of the handler that answers a request after all phases have let it pass.
 
 use super::index::{DIRECTORY, REWRITTEN, with_query};
 use super::server::Server;
@@ -17,7 +17,7 @@ use crate::support::{escape_html, lossy};
 use crate::uri;
 use crate::world::{FileRule, Later, Level, Reading};
 
-/// What a handler says.
+/// Result of a handler.
 pub(super) enum Handled {
     Answer(Action),
     /// The request goes on under another path.
@@ -26,7 +26,7 @@ pub(super) enum Handled {
 
 type Handling = Result<Handled, u16>;
 
-/// What a script does.
+/// Treatment of a script.
 #[derive(Clone, Copy)]
 enum Runs<'h> {
     /// It runs.
@@ -110,7 +110,7 @@ impl Server<'_> {
         scripts.matches(name) || self.world.is_source(filename)
     }
 
-    /// Returns what the configuration of the server says about the file of a request.
+    /// Returns the rule of the server's configuration for the file of a request.
     fn rule(&self, record: &Record) -> FileRule {
         let is_bare = record.file.kind == FileKind::Directory && !record.filename.ends_with(b"/");
         if is_bare {

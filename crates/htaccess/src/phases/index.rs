@@ -12,7 +12,7 @@ pub(super) const DIRECTORY: &[u8] = b"httpd/unix-directory";
 pub(super) const REWRITTEN: &[u8] = b"redirect-handler";
 
 impl Server<'_> {
-    /// Looks for an index file of a directory, or for the fallback of what is not there.
+    /// Looks for an index file of a directory, or for the fallback of a missing file.
     pub(super) async fn fixup_dir(&self, record: &mut Record) -> Progress {
         match record.file.kind {
             FileKind::Directory => self.fixup_directory(record).await,

@@ -121,8 +121,8 @@ impl Server<'_> {
         filter::compression(record, self.world, self, &by_suffix, length)
     }
 
-    /// Drops what belonged to the response that did not come about: of its header fields only those
-    /// for all responses stay, and `Location`.
+    /// Drops the state of the response that did not come about: of its header fields only those for
+    /// all responses stay, and `Location`.
     fn begin_error(&self, record: &mut Record) {
         if matches!(record.status, 204 | 304) {
             record.content_type = None;
@@ -165,7 +165,7 @@ impl Server<'_> {
         }
     }
 
-    /// Adds what directives have set to the languages of the file.
+    /// Adds the languages that directives have set to those of the file.
     fn finish_languages(&self, record: &mut Record) {
         if matches!(record.status, 204 | 304) || record.content_languages.is_empty() {
             return;

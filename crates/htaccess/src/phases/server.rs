@@ -14,5 +14,5 @@ pub(crate) struct Server<'a> {
     pub(crate) world: &'a dyn World,
 }
 
-/// What the phases before the handler have to say: go on, or a status.
+/// Result of a phase before the handler: go on, or a status.
 pub(super) type Progress = Result<(), u16>;

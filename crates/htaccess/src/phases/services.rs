@@ -1,4 +1,4 @@
-//! What modules and expressions ask of the server.
+//! The services of the server for modules and expressions.
 
 use std::net::IpAddr;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Sub-requests: what would happen to another path or file.
+//! Sub-requests: the result that another path or file would have.
 
 use std::sync::Arc;
 

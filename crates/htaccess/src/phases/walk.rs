@@ -22,8 +22,8 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_NESTED_SECTIONS: usize = 100;
 
 impl Server<'_> {
-    /// Walks from the root to the file. Finds what the path names, how much of it is `path_info`,
-    /// and the directives of the directories on the way.
+    /// Walks from the root to the file. Finds the file at the path, the part of the path that is
+    /// `path_info`, and the directives of the directories on the way.
     pub(super) fn directory_walk(&self, record: &mut Record) -> Progress {
         let root = record.connection.document_root.len();
         if record.filename.len() <= root || record.filename.get(root) != Some(&b'/') {
@@ -76,7 +76,7 @@ impl Server<'_> {
             }
         }
         // As in Apache, directories are merged with each other, and all of them with the server at
-        // the end: it is not the same where a directive changes what stands above it.
+        // the end: the result differs if a directive changes those above it.
         let mut chain = self.site.directory.clone();
         let mut end = root + 1;
         let reads_files = !self.site.base.allow.is_none();
@@ -227,7 +227,7 @@ impl Server<'_> {
             if !section.pattern.matches(name) {
                 continue;
             }
-            // What a section adds may be large, and sections many.
+            // The directives of a section may be large, and sections many.
             if work::must_stop() {
                 return;
             }

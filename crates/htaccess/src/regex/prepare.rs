@@ -10,7 +10,7 @@ pub(super) struct Prepared {
     pub is_anchored: bool,
 }
 
-/// Removes what would change the limits, and translates `$`.
+/// Removes settings that would change the limits, and translates `$`.
 ///
 /// PCRE2 reads settings at the start of a pattern, such as `(*LIMIT_MATCH=10)`; of two, the second
 /// holds. So the pattern's own limits are removed, and `(*NO_JIT)` with them.

@@ -7,7 +7,7 @@ const GROUP: usize = 8;
 
 /// Estimates the bytes of a compiled pattern: PCRE2 repeats a group as often as its bounds say.
 pub(super) fn estimate(pattern: &[u8]) -> usize {
-    // Sizes of what comes before the groups that are open.
+    // Sizes of the parts before the open groups.
     let mut outer = Vec::new();
     let (mut size, mut last) = (0_usize, 0_usize);
     let mut at = 0;

@@ -86,7 +86,7 @@ fn broken_patterns_are_errors() {
     assert!(Regex::new(nested.as_bytes(), false).is_err());
 }
 
-/// Patterns that explode, with what could raise the limits in front of them.
+/// Patterns that explode, with settings in front of them that could raise the limits.
 #[test]
 fn explosions_end_as_overruns_whatever_a_pattern_sets() {
     let settings = [

@@ -1,4 +1,4 @@
-//! Answers of requirements, and what they need to know about the client.
+//! Answers of requirements, and the facts about the client that they need.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Evaluation of what is required.
+//! Evaluation of requirements.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::work;
 use crate::world::{Level, World};
 
 impl Lookups {
-    /// Looks up what the requirements for a request need; nothing without `Require host`, `Allow
-    /// from name` and the like.
+    /// Looks up the facts that the requirements for a request need; none without `Require host`,
+    /// `Allow from name` and the like.
     pub async fn new(record: &Record, world: &dyn World, services: &dyn Services) -> Lookups {
         let config = record.config.clone();
         let mut lookups = Lookups::default();
@@ -111,7 +111,7 @@ impl Context<'_> {
         let mut result = Answer::Neutral;
         for child in &section.children {
             let answer = self.node(child, section.is_and);
-            // What ends the section, and what an earlier answer does not outweigh.
+            // The answer that ends the section, and the one that a denial without a user replaces.
             let (decisive, weak) = if section.is_and {
                 (Answer::Denied, Answer::Granted)
             } else {

@@ -209,7 +209,7 @@ fn host(
     let Some(names) = evaluated(record, world, services, names, context) else {
         return Answer::Denied;
     };
-    // A number sign is no part of a host name: what follows is taken for a comment.
+    // A number sign is no part of a host name: the rest is taken for a comment.
     let end = names.iter().position(|&byte| byte == b'#').unwrap_or(names.len());
     let domains = words(names.get(..end).unwrap_or_default());
     let is_in = |host: &Vec<u8>| domains.iter().any(|domain| in_domain(domain, host));

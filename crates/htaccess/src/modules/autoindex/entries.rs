@@ -40,7 +40,7 @@ pub(super) struct View {
     pub is_descending: bool,
     /// Pattern of `P=`.
     pub pattern: Option<Vec<u8>>,
-    /// What links of columns keep of the query.
+    /// The part of the query that links of columns keep.
     pub arguments: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn read(
         }
         let Some(candidate) = server.lookup(record, &name).await else { continue };
         adopt_cookies(record, &candidate.record);
-        // A rule may have changed what the name stands for: icons and descriptions are those of the
+        // A rule may have changed the file of the name: icons and descriptions are those of the
         // result.
         let own = &candidate.record.filename;
         let is_file = candidate.record.file.kind == FileKind::File;

@@ -110,7 +110,7 @@ impl View {
                         shown_pattern = [b";P=".as_slice(), &escape_path(pattern, true)].concat();
                     }
                 }
-                // What cannot be read ends the query.
+                // An argument that cannot be read ends the query.
                 _ => break,
             }
         }

@@ -116,7 +116,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::ALL,
         "Limit (in bytes) on maximum size of an XML-based request body",
         |config, _, words| {
-            // What is no number is 0, which is unlimited.
+            // Text that is no number is 0, which is unlimited.
             let limit = u64::try_from(atoi(words[0]))
                 .map_err(|_| "LimitXMLRequestBody requires a non-negative integer.".to_owned())?;
             config.of_mut::<super::Config>().limit_xml_request_body = Some(limit);

@@ -113,7 +113,7 @@ fn wildcard(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches one byte; returns the length of what stands for it in the pattern.
+/// Matches one byte; returns the length of its part of the pattern.
 fn single(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => (byte != b'/').then_some(1),

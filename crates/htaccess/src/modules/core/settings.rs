@@ -26,7 +26,7 @@ pub struct EtagParts {
     pub digest: bool,
 }
 
-/// What `FileETag` directives say.
+/// Setting of `FileETag` directives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EtagSetting {
     /// `None` without a setting; 0 for `FileETag None`.

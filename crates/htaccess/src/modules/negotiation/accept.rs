@@ -15,11 +15,12 @@ pub(super) struct Entry {
     pub charset: Vec<u8>,
 }
 
-/// What a client accepts; `None` without the header field.
+/// The types, encodings, charsets and languages that a client accepts; `None` without the header
+/// field.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub types: Option<Vec<Entry>>,
-    /// True if a type has a quality: Apache takes the others' qualities for what they say then.
+    /// True if a type has a quality: Apache takes the others' qualities literally then.
     pub has_quality: bool,
     pub encodings: Option<Vec<Entry>>,
     pub charsets: Option<Vec<Entry>>,
@@ -133,7 +134,7 @@ pub(crate) fn token<'a>(line: &mut &'a [u8], accepts_space: bool) -> &'a [u8] {
     token
 }
 
-/// Reads a quality of up to three decimals; what is no number below one is one.
+/// Reads a quality of up to three decimals; anything but a number below one is one.
 fn quality(text: &[u8]) -> f32 {
     let text = skip_space(text);
     let decimals = match text {

@@ -7,7 +7,7 @@ use super::variant::{Scores, Variant};
 use crate::modules::accept_list::elements;
 use crate::record::Record;
 
-/// What a client says in `Negotiate`.
+/// The directives of a client's `Negotiate`.
 #[derive(Debug, Clone)]
 pub(super) struct Preferences {
     /// True if the client knows RFC 2295.

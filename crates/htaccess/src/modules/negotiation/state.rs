@@ -4,7 +4,7 @@ use super::accept::Accepted;
 use super::choice::Preferences;
 use super::variant::Variant;
 
-/// What a negotiation knows.
+/// State of a negotiation.
 pub(super) struct State {
     pub accepted: Accepted,
     pub directory: Vec<u8>,

@@ -19,7 +19,7 @@ pub(super) fn words(line: &[u8]) -> Option<Words<'_>> {
     Some(Words { first, second, third })
 }
 
-/// Reads a word, and returns what is behind its end; `None` for that at the end of the line.
+/// Reads a word, and returns the rest behind its end; `None` for the rest at the end of the line.
 fn word(line: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let line = skip_spaces(line);
     let (quote, text) = match line {
@@ -59,8 +59,8 @@ pub(super) fn each_flag<'a>(
         [b'[', inner @ .., b']'] => inner,
         _ => return Err("bad flag delimiters".to_owned()),
     };
-    // A comma takes the bracket's place; what follows the last comma is a flag, unless only spaces
-    // follow.
+    // A comma takes the bracket's place; the text after the last comma is a flag, unless only
+    // spaces follow.
     for flag in inner.split(|byte| *byte == b',') {
         let flag = skip_spaces(flag);
         let spaces = flag.iter().rev().take_while(|byte| is_space(**byte)).count();

@@ -9,8 +9,9 @@ use crate::expr::Variable;
 const DECISIVE: [&[u8]; 4] = [b"no-gzip", b"gzip-only-text/html", b"force-gzip", b"force-no-vary"];
 
 impl Rule {
-    /// Returns true if what the rule does depends on the path of a request and the file that it
-    /// names. A rule that substitutes is another matter: the file is not that of the path then.
+    /// Returns true if the effect of the rule depends only on the path of a request and the file
+    /// that it names. A rule that substitutes is another matter: the file is not that of the path
+    /// then.
     pub fn is_constant(&self) -> bool {
         let flags = &self.flags;
         flags.cookies.is_empty()

@@ -1,11 +1,11 @@
 //! Result of rewriting.
 
-/// What rules make of a request.
+/// Result of the rules for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// No rule changed the URL: the request goes on.
     Declined,
-    /// Rules applied, but the path is what it was. The request goes on; the query may have changed.
+    /// Rules applied, but the path is unchanged. The request goes on; the query may have changed.
     Unchanged,
     /// The request goes on as a new request for a path and its query, inside the server.
     Internal(Vec<u8>),

@@ -19,7 +19,8 @@ pub(super) struct Pass<'a, 't> {
     pub trace: Trace<'t>,
     /// Status of a redirect that a rule has asked for.
     pub status: u16,
-    /// File name with PATH_INFO, and the length of the directory in front of what patterns see.
+    /// File name with PATH_INFO, and the length of the directory in front of the part that patterns
+    /// see.
     pub subject: Vec<u8>,
     pub start: usize,
     pub is_fresh: bool,
@@ -64,11 +65,11 @@ pub(super) enum Change {
     Url {
         is_escaped: bool,
     },
-    /// As `Url`, by a rule with the flag `PT`: what it has found counts as a path, even if it is
-    /// the URL of a redirect.
+    /// As `Url`, by a rule with the flag `PT`: its result counts as a path, even if it is the URL
+    /// of a redirect.
     Passed,
     /// The request is answered at once.
     Status(u16),
-    /// As `Status`, whatever the query is.
+    /// As `Status`, independent of the query.
     Refused(u16),
 }

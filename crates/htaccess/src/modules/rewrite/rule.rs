@@ -1,4 +1,4 @@
-//! `RewriteRule`: a pattern, what replaces the URL, and flags.
+//! `RewriteRule`: a pattern, a substitution, and flags.
 
 use super::arguments::{each_flag, unknown_flag, words};
 use super::condition::Condition;
@@ -177,7 +177,7 @@ impl Flags {
             b"c" | b"chain" => self.is_chained = true,
             b"co" | b"cookie" => self.cookies.push(Template::parse(value)),
             b"d" | b"dpi" | b"discardpath" => self.discards_path_info = true,
-            // Apache ignores what it does not know with this letter.
+            // Apache ignores unknown flags with this letter.
             [b'd', ..] => {}
             b"e" | b"env" => self.env.push(Template::parse(value)),
             b"end" => self.ends = true,

@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 16_380;
 /// Maximum number of rules that a pass compares, over all rounds.
 const MAX_STEPS: u32 = 1_000_000;
 
-/// What a rule did.
+/// Effect of a rule.
 enum Applied {
     No,
     /// Matched, without a substitution.
@@ -404,7 +404,7 @@ fn skip_chain(config: &Config, index: usize) -> usize {
     index + config.rules.iter().skip(index).take_while(chained).count() + 1
 }
 
-/// Moves what follows a question mark from the path to the query.
+/// Moves the text after a question mark from the path to the query.
 fn split_query(record: &mut Record, flags: &Flags) {
     if flags.drops_query {
         record.args = None;

@@ -28,7 +28,7 @@ pub(super) enum Segment {
     },
 }
 
-/// What stands in `%{…}`.
+/// Content of `%{…}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lookup {
     /// A name without a meaning: always empty.

@@ -1,8 +1,8 @@
-//! What rules did to a request.
+//! Steps of rules for a request.
 
 use super::outcome::Outcome;
 
-/// Function that is told what rules do; `None` costs nothing.
+/// Function that gets the steps of rules; `None` costs nothing.
 pub type Trace<'t> = Option<&'t mut dyn FnMut(Event<'_>)>;
 
 /// A step of rewriting.
