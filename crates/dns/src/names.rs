@@ -27,7 +27,7 @@ pub const START_LOOK_UP_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time after which a failed look-up is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of servers of a name. More would cost each request time, and who answers for a
+/// Maximum number of servers of a name. More would cost each request time, and the DNS server of a
 /// name could have this server check the health of any number of machines.
 const MAX_TARGETS: usize = 256;
 
@@ -244,7 +244,7 @@ fn cut(targets: &mut Vec<Target>) -> Option<String> {
     if number <= MAX_TARGETS {
         return None;
     }
-    // The same ones after each look-up, whatever their order in the answer.
+    // The same ones after each look-up, independent of their order in the answer.
     targets.sort_unstable_by_key(|target| (target.is_backup, *target));
     targets.truncate(MAX_TARGETS);
     Some(format!(" has {number} servers, of which {MAX_TARGETS} are used"))
