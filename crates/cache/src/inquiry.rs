@@ -53,7 +53,7 @@ impl Inquiry {
         Inquiry { leader, hash, since: invalidations.number(hash) }
     }
 
-    /// Returns true if the key was not invalidated since. A request that nobody waits for, because
+    /// Returns true if the key was not invalidated since. A request without waiting ones, because
     /// another one was in progress, may take the invalidation of another key for one of its own:
     /// then its response is not stored, which the next one is.
     pub(crate) fn is_current(&self, invalidations: &Invalidations) -> bool {

@@ -190,7 +190,7 @@ impl Memory {
         self.make_room();
     }
 
-    /// Removes a key. `also` is called under its lock, so that nobody stores something in between.
+    /// Removes a key. `also` is called under its lock, so that no response is stored in between.
     pub fn remove(&self, key: &[u8], also: impl FnOnce()) {
         let Some(shard) = self.shard(key) else { return };
         let mut shard = shard.write().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,7 +1,7 @@
 //! The chunks of a file, and the objects that have them.
 //!
-//! An object keeps its chunks until nobody reads it any more, also if it was removed from the
-//! index: no chunk is written again while it is being sent.
+//! An object keeps its chunks until its last reader is done, also if it was removed from the index:
+//! no chunk is written again while it is being sent.
 
 pub mod content;
 pub mod layout;

@@ -7,7 +7,7 @@
 //!
 //! The rule for [`Symlinks::OwnerMatch`]:
 //!
-//! 1. A link to a target inside the document root is followed, whoever owns it.
+//! 1. A link to a target inside the document root is followed, independent of its owner.
 //! 2. A link of root that leads out of the document root is followed: only the administrator can
 //!    have created it.
 //! 3. Another link that leads out of the document root is followed to files of the owner of the
@@ -17,7 +17,7 @@
 //! 4. Each link of a chain is checked against the end of the chain. Links in the path of the
 //!    document root itself are checked like those that lead out of it.
 //!
-//! The directories in the text of a link may belong to anybody. Under [`Symlinks::All`] every link
+//! The directories in the text of a link may belong to any user. Under [`Symlinks::All`] every link
 //! is followed. In both cases the result tells whether a name on the resolved path is one that is
 //! never sent.
 //!

@@ -5,15 +5,15 @@
 //!
 //! - **By default** links are followed inside the root, and out of it if they belong to root or to
 //!   the owner of their target (`links`).
-//! - **`follow_symlinks` on**: all links are followed, as in nginx and Apache (FollowSymLinks).
-//!   Anybody who can create links in the root can publish every file that the router may read.
+//! - **`follow_symlinks` on**: all links are followed, as in nginx and Apache (FollowSymLinks). A
+//!   user that can create links in the root can publish every file that the router may read.
 //! - **`follow_symlinks` off**: no link anywhere in `root` and `path`. As in Unit this includes the
 //!   root's own directories, whose owner could otherwise redirect it.
 //! - **`traverse_mounts` off**: no mount is crossed, counted from `/`.
 //! - **chroot**: the lookup happens within that directory and cannot leave it; links are resolved
 //!   as if it were `/`, and the last two restrictions count from it. By default links are followed
-//!   within that directory, whoever owns them, and links in its own path are checked like those in
-//!   the path of a document root.
+//!   within that directory, independent of their owners, and links in its own path are checked like
+//!   those in the path of a document root.
 //!
 //! The kernel enforces the last three within one `openat2` call, so there is no race between check
 //! and use. Without `openat2` (before Linux 5.6, or filtered) such shares are refused, not

@@ -188,8 +188,8 @@ pub fn size(measured: &Measured) -> Decision {
     }
 }
 
-/// Returns the number of workers that keep the processors busy: one for each, and further ones for
-/// those that wait.
+/// Returns the number of workers that keep the processors busy: one for each processor, and further
+/// ones for workers that wait.
 fn by_processors(measured: &Measured) -> u32 {
     let processors = measured.processors.clamp(1, MAX_WORKERS);
     let besides = |enough: u32| {

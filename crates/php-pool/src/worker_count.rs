@@ -56,8 +56,8 @@ impl PoolLimits {
     }
 
     /// Returns the time without workers after which an application is unloaded; `None`: never.
-    /// `has_neighbours`: it is one of several applications. A single one has nobody to give memory
-    /// to.
+    /// `has_neighbours`: it is one of several applications. A single one has no other to give
+    /// memory to.
     pub fn unload_timeout(&self, has_neighbours: bool) -> Option<Duration> {
         let default = (has_neighbours && self.spare == 0).then_some(DEFAULT_UNLOAD_TIMEOUT);
         self.prototype_timeout.or(default)

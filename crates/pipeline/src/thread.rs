@@ -196,7 +196,7 @@ impl RouterThread {
                 pause = match file.retry(&shared.log) {
                     Sent::All => return,
                     Sent::Some => MIN_RETRY_PAUSE,
-                    // No configuration has the log any more, and nobody reconnects it.
+                    // No configuration has the log any more, so it is not reconnected.
                     Sent::Nothing if Arc::strong_count(&file) == 1 => return,
                     Sent::Nothing => (2 * pause).min(MAX_RETRY_PAUSE),
                 };

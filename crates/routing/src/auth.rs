@@ -5,7 +5,7 @@
 //! 2. A verified password is cached as a keyed hash, so that only the first request pays for
 //!    bcrypt. The cache is cleared when the file changes.
 //! 3. Slow hashes are computed on other threads, a bounded number at a time; each users' file has
-//!    its own share of that number, and each client one place among those that wait (`turns`).
+//!    its own share of that number, and each client one place among the waiting checks (`turns`).
 //!
 //! Responses to unknown and to known names are the same and take the same time. The owner of a
 //! users' file is not trusted: the file can block neither a router thread nor the users of another

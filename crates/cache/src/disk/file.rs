@@ -118,7 +118,7 @@ impl Disk {
         }
     }
 
-    /// Takes the open file, which nobody else uses. Returns the space and the jobs for its thread;
+    /// Takes the open file, which has no other user. Returns the space and the jobs for its thread;
     /// `None` if there is a file already.
     pub(super) fn take(&self, file: File) -> Option<(Arc<Space>, Receiver<Job>)> {
         let space = Space::new(file, Geometry::of(self.size));

@@ -3,11 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time for which a failed write is told although others have succeeded since: on a full disk,
+/// Time for which a failed write is reported although others have succeeded since: on a full disk,
 /// responses still fit where others were.
 const MIN_TIME: Duration = Duration::from_secs(5);
 
-/// Time for which a failed write is told if nothing was written since.
+/// Time for which a failed write is reported if nothing was written since.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// The last problem.

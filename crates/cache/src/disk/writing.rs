@@ -21,7 +21,7 @@ use crate::space::{Object, Space};
 /// Time for which nothing is written after the disk was full.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes the open file of a store, which nobody else uses, and starts its thread.
+/// Takes the open file of a store, which has no other user, and starts its thread.
 pub fn start(disk: &Disk, file: File, store: Weak<dyn Front>) -> io::Result<()> {
     let Some((space, jobs)) = disk.take(file) else { return Ok(()) };
     let run = move || run(&store, &space, &jobs);

@@ -31,7 +31,7 @@ impl BodyStream for Pieces {
     }
 }
 
-/// Collects a body that nobody owns.
+/// Collects a body without an owner.
 fn collect(body: Body, max: u64, done: Done) -> Body {
     super::collect(body, max, Owner::default(), &std::env::temp_dir().into(), done)
 }

@@ -61,7 +61,7 @@ impl Spool {
         Spool { directory, memory, memory_len: 0, gathered, file: None, popped: 0, charge: None }
     }
 
-    /// Counts the bytes in memory, and in the file, as those of a response to somebody. Beyond a
+    /// Counts the bytes in memory, and in the file, as those of a response of `owner`. Beyond a
     /// limit, bytes go to the file, and beyond that of files they are refused
     /// ([`is_without_room`]).
     #[must_use]

@@ -45,7 +45,7 @@ impl StreamMemory {
         fits
     }
 
-    /// Returns true if it counts for somebody. A request that was answered before its owner was
+    /// Returns true if it counts for an owner. A request that was answered before its owner was
     /// known counts for the connection.
     pub fn is_admitted(&self) -> bool {
         let is_counted = self.charge.borrow().is_some();

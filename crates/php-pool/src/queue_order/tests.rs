@@ -261,7 +261,7 @@ fn visits(requests_of_attacker: usize, fair: bool) -> Vec<u64> {
     visits
 }
 
-/// Alone, the visitor waits for nobody: a script takes a thousand steps.
+/// Alone, the visitor does not wait: a script takes a thousand steps.
 #[test]
 fn fifty_attackers_cost_an_honest_visitor_less_than_one_script_more() {
     for requests in [1, 20] {

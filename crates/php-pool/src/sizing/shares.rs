@@ -43,7 +43,7 @@ pub struct MemoryClaim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Division {
     /// Bytes that the workers of each application may have, in the order of the claims. Memory that
-    /// nobody claims is in all of them. `None` if no other application claims any.
+    /// no application claims is in all of them. `None` if no other application claims any.
     pub shares: Vec<Option<u64>>,
     /// True if idle workers must make room: their memory is needed by an application that lacks
     /// workers, or the workers of several applications may grow beyond the memory. The number of a

@@ -110,7 +110,7 @@ pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
     rows_of_pool(pool).into_iter().filter_map(|row| Some(Field(row.field?, row.value))).collect()
 }
 
-/// Returns all that is told about an application: PHP-FPM's fields in its order, then Howdah's.
+/// Returns all fields of an application: PHP-FPM's fields in its order, then Howdah's.
 pub(super) fn rows_of_pool(pool: &Pool) -> Vec<Row<'_>> {
     let status = &pool.status;
     let count = |number: u32| Number(number.into());

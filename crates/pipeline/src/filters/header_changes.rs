@@ -53,7 +53,7 @@ pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &Vari
         }
     }
     for (change, value) in changes {
-        // The connection writes `Server` and `Date` unless it is told not to.
+        // The connection writes `Server` and `Date` unless these flags are false.
         if change.name.eq_ignore_ascii_case("server") {
             response.adds_server = false;
         } else if change.name.eq_ignore_ascii_case("date") {

@@ -338,7 +338,7 @@ impl<'s> Step<'_, 's> {
                     }
                     match refusal {
                         Refusal::TooLarge | Refusal::NoMemory => Landing::NotShared,
-                        // Those that wait may send the stale one.
+                        // Waiting requests may send the stale response.
                         _ => Landing::Failed,
                     }
                 }
@@ -347,7 +347,7 @@ impl<'s> Step<'_, 's> {
         })
     }
 
-    /// Lets those that wait go on by themselves.
+    /// Sends the waiting requests to the origin.
     fn refuse(&self, refusal: Refusal, inquiry: Inquiry) {
         // A reason that holds for this request need not hold for the next.
         let is_of_request = matches!(

@@ -64,7 +64,7 @@ pub(super) async fn compile(
         Err(_) => return Err(broken(&"the drive does not answer")),
     };
     let base = site.base.clone()?;
-    // Nobody closes the semaphore.
+    // The semaphore is never closed.
     let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
     let (questions, mut asked) = mpsc::unbounded_channel::<Question>();
     let (own_path, own_directory) = (path.to_vec(), directory.to_vec());

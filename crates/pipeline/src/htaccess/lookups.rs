@@ -262,7 +262,7 @@ impl Lookups {
             }
             Wanted::List { path } => {
                 if self.listing.borrow().is_none() {
-                    // Nobody closes the semaphore.
+                    // The semaphore is never closed.
                     let permit = Arc::clone(&site.listings).acquire_owned().await.ok();
                     self.listing.replace(permit);
                 }

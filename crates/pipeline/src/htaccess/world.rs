@@ -281,7 +281,7 @@ impl SiteWorld<'_, '_> {
 
     /// Compiles the file of a directory for this request, and keeps it for others.
     async fn compile(&self, directory: &[u8]) {
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let turn = Arc::clone(&self.site.compiling).acquire_owned().await.ok();
         let path = [directory, &*self.site.file].concat();
         let Ok(Some(stamp)) = self.stamp(&path) else { return };

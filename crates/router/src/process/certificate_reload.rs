@@ -65,7 +65,7 @@ impl ControlThread {
                     let problems = running.renew(&self.material(sources(settings)).await).1;
                     let mut problems = problems.into_iter();
                     let own = problems.find(|unusable| unusable.name() == name);
-                    // One that stays in use is told as a part that is out.
+                    // A certificate that stays in use is reported as a part that is out.
                     own.filter(|own| !own.has_earlier).map_or(Ok(()), |own| Err(own.problem))
                 }
                 Some(pem) if on_demand && name.starts_with(Acme::PREFIX) => running.add(&pem),

@@ -83,9 +83,9 @@ pub(super) struct Pools {
     pub(super) generation: u32,
     /// Names of the applications without which the start fails.
     pub(super) required: Vec<String>,
-    /// Restarts that somebody waits for.
+    /// Restarts whose outcome is awaited.
     asked_restarts: Vec<AskedRestart>,
-    /// Restarts that nobody waits for.
+    /// Restarts whose outcome is not awaited.
     wanted_restarts: WantedRestarts,
     file_checks: FileChecks,
     /// Applications with a user that has changed, by number, until the supervisor has named all.
@@ -125,7 +125,7 @@ impl Pools {
         }
     }
 
-    /// Goes on with restarts that nobody waits for: begins one that is due, and ends those that are
+    /// Advances restarts whose outcome is not awaited: begins one that is due, and ends those that are
     /// ready or have failed. Returns these, with the reasons of failures.
     pub(super) fn advance_wanted_restarts(
         &mut self,

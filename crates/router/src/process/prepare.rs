@@ -114,7 +114,7 @@ impl ControlThread {
         prepared.closed = Some(BTreeMap::new());
         self.wait_until_prepared(Awaited { sockets, logs, caches }, config, prepared, trigger)
             .await?;
-        // Nothing could be reached, and nobody would notice.
+        // No listener could be reached, and no administrator would notice.
         let closed = prepared.closed.iter().flatten();
         match trigger {
             Trigger::Start(StartPolicy { has_control: false, has_served: false, .. })

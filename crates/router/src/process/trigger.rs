@@ -56,7 +56,7 @@ pub(super) struct StartPolicy {
     pub(super) has_control: bool,
     /// The start fails if a part of the configuration cannot run.
     pub(super) is_strict: bool,
-    /// The server has served before: its start must not fail, as nobody reads the reason at a
-    /// terminal.
+    /// The server has served before: its start must not fail, as no administrator reads the reason
+    /// at a terminal.
     pub(super) has_served: bool,
 }

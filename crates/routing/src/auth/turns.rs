@@ -2,8 +2,8 @@
 //! clients of a file.
 //!
 //! A check first waits for the other checks of its client, then for a permit of its file, and then
-//! for one of the server; all waits are in order of arrival. A client thus has one place among
-//! those that wait for a file: wrong passwords of one client delay others by one check, and never
+//! for one of the server; all waits are in order of arrival. A client thus has one place among the
+//! checks that wait for a file: wrong passwords of one client delay others by one check, and never
 //! cause their refusal. A file has half as many permits as the server, so the first check of
 //! another file waits only for checks that run already, and for those of other files that hold
 //! permits of their own file.
@@ -84,7 +84,7 @@ impl Permits {
     pub async fn next(&self, client: Option<IpAddr>) -> Option<Turn> {
         let client = client.map(network);
         let (counted, turn) = self.count(client)?;
-        // Nobody closes these semaphores.
+        // These semaphores are never closed.
         let of_client = turn.acquire_owned().await.ok()?;
         let own = Arc::clone(&self.own).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;

@@ -234,7 +234,7 @@ impl Reading {
                 state.notes.extend(notes);
             }
             Err(error) => {
-                // A missing file authenticates nobody. A file that is only leased by another
+                // A missing file authenticates no user. A file that is only leased by another
                 // process has not changed: its last content stays in use.
                 let is_held = error.kind() == io::ErrorKind::WouldBlock && state.users.is_some();
                 let meanwhile = if is_held { "; its last content stays in use" } else { "" };

@@ -113,7 +113,7 @@ impl Allowance {
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         let waiting = Waiting(&self.waiting);
         let permit = timeout(MAX_WAIT, async {
-            // Nobody closes the semaphore.
+            // The semaphore is never closed.
             let permit = Arc::clone(&self.turn).acquire_owned().await.ok()?;
             while let Some(rest) = self.wait(Instant::now()) {
                 sleep(rest).await;

@@ -47,7 +47,7 @@ impl Pools {
                     }
                 }
                 old => {
-                    // The next look shows whether it has been mended.
+                    // The next look shows whether the problem is solved.
                     if let Some(old) = old.as_ref().filter(|_| app.instance.is_none()) {
                         app.foreseen.clone_from(&old.foreseen);
                     }

@@ -1,4 +1,4 @@
-//! Restarts that somebody waits for. They run beside changes of the configuration and beside each
+//! Restarts whose outcome is awaited. They run beside changes of the configuration and beside each
 //! other: one application that does not start holds nothing else up.
 
 use std::time::Instant;

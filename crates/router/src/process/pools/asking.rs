@@ -1,4 +1,4 @@
-//! Begins and ends restarts that somebody waits for.
+//! Begins and ends restarts whose outcome is awaited.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Pools {
     }
 
     /// Ends the restarts that are ready or have failed, and sends their outcomes. Returns the
-    /// outcomes for which nobody waits any more.
+    /// outcomes that are no longer awaited.
     pub(in crate::process) fn advance_asked_restarts(
         &mut self,
         now: Instant,

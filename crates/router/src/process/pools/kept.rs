@@ -1,6 +1,6 @@
 //! Applications that a reload has changed to ones that cannot run: they go on as they were.
 //!
-//! A mistake in a document must not end a site that serves. Until it is mended and the document
+//! A mistake in a document must not end a site that serves. Until it is corrected and the document
 //! read again, requests have the former settings of the application; only its logs are the new
 //! ones, as those are open.
 

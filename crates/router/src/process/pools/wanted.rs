@@ -1,4 +1,4 @@
-//! Restarts that nobody waits for: a script has called `opcache_reset()`, a watched file has
+//! Restarts whose outcome is not awaited: a script has called `opcache_reset()`, a watched file has
 //! changed, or a worker script works again.
 //!
 //! They run beside everything else.
