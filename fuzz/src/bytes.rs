@@ -20,7 +20,7 @@ impl<'a> Bytes<'a> {
         Some(*first)
     }
 
-    /// The next eight bytes as a number; what is missing at the end is zero.
+    /// The next eight bytes as a number; missing bytes at the end are zero.
     pub fn word(&mut self) -> u64 {
         let mut word = [0; 8];
         let taken = self.take(8);

@@ -32,8 +32,9 @@ pub fn directives(input: &[u8]) {
     }
 }
 
-/// Whatever a file of a cache has: what is read is what would be written, and what has no valid
-/// checksum is nothing. A description that is accepted is the one that describes its response.
+/// With any contents of a cache's file: an object that is read would be written as the same bytes,
+/// and one without a valid checksum is not read. An accepted description is the one that describes
+/// its response.
 pub fn disk(input: &[u8]) {
     let bytes = input.get(1..).unwrap_or_default();
     match input.first().map(|kind| kind % 4) {
@@ -83,7 +84,7 @@ pub fn disk(input: &[u8]) {
     }
 }
 
-/// Text is in order and holds no include that is well-formed; what is between two texts is markup;
+/// Text is in order and holds no include that is well-formed; between two texts there is markup;
 /// addresses hold neither blanks nor control bytes, and lead to paths.
 pub fn esi(input: &[u8]) {
     let Ok(segments) = esi_language::parse(input) else { return };
@@ -96,7 +97,7 @@ pub fn esi(input: &[u8]) {
                 assert!(
                     skipped.is_empty() || skipped.starts_with(b"<") || skipped.starts_with(b"-->")
                 );
-                // What is text stays text, unless it is the inside of a comment.
+                // Text stays text, unless it is the inside of a comment.
                 let again = esi_language::parse(&input[range.clone()]).unwrap_or_default();
                 let is_text = again.iter().all(|segment| matches!(segment, Segment::Text(_)));
                 assert!(is_text, "{:?}", String::from_utf8_lossy(&input[range.clone()]));
@@ -116,8 +117,8 @@ pub fn esi(input: &[u8]) {
     }
 }
 
-/// What a response forbids is not stored, and a stored response is used only within its terms. The
-/// first line is the status, each other one a field of the response.
+/// A response that forbids it is not stored, and a stored response is used only within its terms.
+/// The first line is the status, each other one a field of the response.
 pub fn rules(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
     let status = lines.next().and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());

@@ -1,4 +1,4 @@
-//! What servers of a cluster send each other.
+//! Messages between servers of a cluster.
 
 use howdah_cache::place::MAX_TAGS;
 use howdah_cache::purge::Purge;

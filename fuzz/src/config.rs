@@ -39,7 +39,7 @@ pub fn document(input: &[u8]) {
     let document = howdah_config::json::parse(input).expect("only syntax errors have a position");
     let steps: Vec<&str> = error.path().split('/').skip(1).collect();
     assert!(error.path().is_empty() || error.path().starts_with('/'));
-    // The last step may name what is missing.
+    // The last step may name a missing member.
     let parents = steps.len().saturating_sub(1);
     steps[..parents]
         .iter()
@@ -64,8 +64,8 @@ fn child<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
     }
 }
 
-/// What serde_json takes is taken, with the same values, but for what the module says it refuses;
-/// and what is taken reads back.
+/// A text that serde_json accepts is accepted, with the same values, except for the refusals that
+/// the module names; and an accepted text reads back.
 pub fn json(input: &[u8]) {
     let ours = howdah_config::json::parse(input);
     if let Ok(value) = &ours {
@@ -98,8 +98,8 @@ fn same(theirs: &Value, ours: &Value) -> bool {
     }
 }
 
-/// First line: the pattern, after a character for its subject; the rest: what it is compared with.
-/// A pattern with stars finds what trying all places finds, and `!` turns every answer round.
+/// First line: the pattern, after a character for its subject; the rest: the compared text. A
+/// pattern with stars has the result of a trial of all places, and `!` negates every result.
 pub fn pattern(input: &[u8]) {
     let (line, bytes) = split(input);
     let Ok(line) = std::str::from_utf8(line) else { return };
@@ -209,8 +209,8 @@ pub fn template(input: &[u8]) {
     assert!(expanded.len() <= written.len());
 }
 
-/// First line: an expression; second: a template; the rest: a path. What a template makes of the
-/// groups is a part of the path, and a group that the template may not name has found nothing.
+/// First line: an expression; second: a template; the rest: a path. A template's text of the groups
+/// is a part of the path, and a group that the template may not name is empty.
 pub fn captures(input: &[u8]) {
     let (expression, rest) = split(input);
     let (template, path) = split(rest);
@@ -257,8 +257,7 @@ fn name(variable: &Variable) -> String {
     }
 }
 
-/// First line: a prefix; second: a path. What is below a prefix and the prefix together are the
-/// path.
+/// First line: a prefix; second: a path. The prefix and the rest below it together are the path.
 pub fn prefix(input: &[u8]) {
     let (line, path) = split(input);
     let Some(prefix) = std::str::from_utf8(line).ok().and_then(Prefix::parse) else { return };
@@ -275,8 +274,7 @@ pub fn prefix(input: &[u8]) {
     }
 }
 
-/// First line: a rewrite, or an element of `try`. Whatever is behind its `?` is no part of the
-/// path.
+/// First line: a rewrite, or an element of `try`. The text behind its `?` is no part of the path.
 pub fn rewrite(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let steps = json!([
@@ -323,7 +321,7 @@ pub fn variables(input: &[u8]) {
     assert!(found.len() <= line.len() * (value.len() + 1));
 }
 
-/// A time of expiry. What is taken is within a hundred years, with blanks around it too.
+/// A time of expiry. An accepted one is within a hundred years, with blanks around it too.
 pub fn expires(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let read = |text: &str| {
@@ -343,8 +341,8 @@ pub fn expires(input: &[u8]) {
     assert_eq!(read(&format!(" {text} ")), Some(found));
 }
 
-/// First line: a path and an address; the rest: a database. Whatever its bytes are, a value is
-/// found in the same way each time, or the default.
+/// First line: a path and an address; the rest: a database. With any bytes, a value is found in the
+/// same way each time, or the default.
 pub fn geo_database(input: &[u8]) {
     let (line, bytes) = split(input);
     let Ok(line) = std::str::from_utf8(line) else { return };

@@ -24,9 +24,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 /// Method, path with query, and body of each request that was read to its end.
 type Noted = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>;
 
-/// What comes over a connection is taken apart into the same requests and bodies as by hyper, up
-/// to where we end the connection; we may end it sooner. The first byte of the input is the length
-/// of the pieces in which we get the rest.
+/// The bytes of a connection are read as the same requests and bodies as by hyper, up to the end of
+/// the connection; the server may end it sooner. The first byte of the input is the length of the
+/// pieces in which we get the rest.
 pub fn connection(input: &[u8]) {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
@@ -121,8 +121,8 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// Sends the input in pieces, ends the sending side, and reads until the server ends. Returns what
-/// was read.
+/// Sends the input in pieces, ends the sending side, and reads until the server ends. Returns the
+/// output of the server.
 async fn feed(client: DuplexStream, input: &[u8], piece: usize) -> Vec<u8> {
     let (mut reader, mut writer) = tokio::io::split(client);
     let send = async {

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::split;
 
-/// Requests, each ended by the byte 0x1E: a line with method and target, then the body. A change
-/// that is prepared does what was asked for at its place, and what would be stored is what would
-/// run, and is accepted at the next start.
+/// Requests, each ended by the byte 0x1E: a line with method and target, then the body. A prepared
+/// change has the requested effect at its place; the document that would be stored is the one that
+/// would run, and is accepted at the next start.
 pub fn requests(input: &[u8]) {
     let mut store = Store::empty();
     for request in input.split(|byte| *byte == 0x1e) {
@@ -125,7 +125,7 @@ pub fn fields(input: &[u8]) {
     }
 }
 
-/// A certificate bundle is refused with a reason or described by what can be shown.
+/// A certificate bundle is refused with a reason, or has a printable description.
 pub fn bundle(input: &[u8]) {
     match Bundle::read(input.to_vec()) {
         Ok(bundle) => {

@@ -68,8 +68,8 @@ fn asked(value: &[u8], length: u64) -> Option<Vec<std::ops::Range<u64>>> {
     ranges.filter(|_| unit.eq_ignore_ascii_case("bytes"))
 }
 
-/// Each line is a field. What is chosen is stored and was asked for, does not depend on what was
-/// not chosen, and not on upper and lower case.
+/// Each line is a field. A selected variant is stored and was requested; it depends neither on the
+/// others nor on upper and lower case.
 pub fn accept_encoding(input: &[u8]) {
     let name: &[u8] = b"Accept-Encoding";
     let read = |input: &[u8]| {
@@ -136,7 +136,7 @@ pub fn conditional(input: &[u8]) {
     }
 }
 
-/// What follows from all fields but those of one name.
+/// The result of all fields but those of one name.
 fn verdict(fields: &[(&[u8], &[u8])], validators: Validators<'_>, without: &[u8]) -> Verdict {
     let kept = fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(without));
     Conditions::of(&Fields::from_pairs(kept.copied())).evaluate(validators)

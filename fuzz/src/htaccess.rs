@@ -29,7 +29,7 @@ pub fn parser(input: &[u8]) {
     match compiled {
         Ok(config) => {
             assert_eq!(review.error, None);
-            // Merging with itself is what nested directories do.
+            // Merging with itself is the case of nested directories.
             let _ = config.merged(&config);
         }
         Err(broken) => {
@@ -53,7 +53,7 @@ pub fn expression(input: &[u8]) {
     answer(&text, b"", b"GET /b.txt?x=1", b"Host: a.example");
 }
 
-/// Whatever two files and a request say: the answer is a file or a script below the root, a page or
+/// With any two files and any request: the answer is a file or a script below the root, a page or
 /// an error, and no field of its head can break the head.
 pub fn request(input: &[u8]) {
     let (root, rest) = split(input);

@@ -10,9 +10,9 @@ use howdah_http::target::{Path, Target};
 use howdah_text::token::is_token_byte;
 
 /// A head is read alike however it was cut, says what its bytes say, reads back, and, if it was
-/// read strictly, is one for httparse too, the parser under hyper. What is taken strictly is
-/// taken leniently, as the same; what is taken leniently is written on as what a strict reader
-/// takes.
+/// read strictly, is one for httparse too, the parser under hyper. A head that is accepted strictly
+/// is accepted leniently, with the same result; one that is accepted leniently is passed on in a
+/// form that a strict reader accepts.
 pub fn head(input: &[u8]) {
     let all = Limits { discard_unsafe_fields: false, ..Limits::default() };
     let lenient = Limits { strict: false, ..all.clone() };
@@ -161,7 +161,7 @@ fn normal(path: &[u8]) {
     assert!(segments.all(|segment| !matches!(segment, b"" | b"." | b"..")));
 }
 
-/// A target's path is what a plain reading segment by segment gives, and reading it once more
+/// A target's path is the result of a plain reading segment by segment, and reading it once more
 /// changes nothing.
 pub fn target(input: &[u8]) {
     let parsed = Target::parse(input);
@@ -238,7 +238,8 @@ fn plain_target(target: &[u8]) -> Option<Vec<u8>> {
     Some(normal)
 }
 
-/// A length is what the standard library makes of digits, and nothing else is one.
+/// A length consists of digits and is the number that the standard library reads; other text is
+/// refused.
 pub fn content_length(input: &[u8]) {
     let digits = !input.is_empty() && input.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(input).ok().filter(|_| digits);
@@ -297,8 +298,8 @@ pub fn authority(input: &[u8]) {
     }
 }
 
-/// A chunked body is what a reading line by line makes of it, however it was cut. The first byte
-/// of the input is the length of the pieces.
+/// A chunked body is the result of a reading line by line, independent of the pieces in which it
+/// arrives. The first byte of the input is the length of the pieces.
 pub fn chunked(input: &[u8]) {
     let Some((step, input)) = input.split_first() else { return };
     // Above this, extensions and trailers could come to more than is taken.

@@ -84,7 +84,7 @@ fn plain(input: &[u8]) -> (Vec<u32>, Vec<(u32, MalformedRequest)>) {
     (streams, found)
 }
 
-/// The head that bytes begin with, and what follows it.
+/// The head that bytes begin with, and the rest.
 fn head(bytes: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(9)?;
     let mut found = None;

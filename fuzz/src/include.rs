@@ -28,7 +28,7 @@ impl IncludedFiles for Files<'_> {
 }
 
 /// First line: a document; second: a file; the rest: another one. Errors are lines that name a
-/// file; what is expanded has nothing more to expand, and its tables read again are the same.
+/// file; an expanded document has nothing more to expand, and its tables read again are the same.
 pub fn expand(input: &[u8]) {
     let (document, rest) = split(input);
     let (first, second) = split(rest);

@@ -1,13 +1,13 @@
-//! What must hold for every parser, whatever bytes it gets.
+//! Properties of every parser, for any bytes.
 //!
 //! Each function here takes the input of one fuzz target, makes a parser read it, and fails if the
-//! result breaks a promise of that parser: a second, plainer reading disagrees, what was read does
-//! not read back, or a range leaves its input. That nothing panics and nothing runs on without end
+//! result breaks a promise of that parser: a second, plainer reading disagrees, a result does not
+//! read back, or a range leaves its input. That nothing panics and nothing runs on without end
 //! comes for free. The files in `targets/` hand each function to libFuzzer under the name that
 //! [`TARGETS`] gives it; `tests/seeds.rs` feeds them the inputs in `seeds/` without a fuzzer.
 //!
 //! Inputs are text wherever the parser's are, so that a seed or a finding can be read: parts of one
-//! input are lines of it ([`split`]). What drives a state machine is a sequence of bytes
+//! input are lines of it ([`split`]). The input of a state machine is a sequence of bytes
 //! ([`Bytes`]).
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ mod connection;
 
 pub use bytes::{Bytes, split};
 
-/// What is done with one input; fails if a promise is broken.
+/// Function for one input; fails if a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its file in `targets/` and of its directory in `seeds/`.

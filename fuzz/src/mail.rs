@@ -5,7 +5,7 @@
 //!   for a line end, finds the end of the message in its text.
 //! - Conversation: lines of SMTP on standard input. Each message has recipients, and only commands
 //!   that were given.
-//! - Reply: what a mail server sends, whole and byte by byte.
+//! - Reply: the bytes of a mail server, whole and byte by byte.
 
 use howdah_mail::reply::{Extensions, Reply};
 use howdah_sendmail::arguments::Arguments;

@@ -1,4 +1,4 @@
-//! What goes to a script and what comes back from it.
+//! Requests to scripts, and their responses.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn site(script: Option<&str>) -> PhpSite {
     PhpSite::new(&target, Arc::default())
 }
 
-/// A target. Whatever runs lies in the root, is named by the path as it is, and is followed by
+/// A target. A script that runs lies in the root, is named by the path as it is, and is followed by
 /// path information only if its name ends in `.php`.
 pub fn script(input: &[u8]) {
     let Ok(target) = Target::parse(input) else { return };
@@ -89,7 +89,7 @@ pub fn params(input: &[u8]) {
     assert!(fields.windows(2).all(|pair| pair[0] != pair[1]), "a field is there twice");
     let legal = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
     assert!(fields.iter().flatten().all(legal));
-    // No field adds to what the server sets, or takes anything away.
+    // No field adds to the parameters of the server, or removes one.
     let bare = Request { fields: Fields::default(), ..request };
     assert_eq!(self::names(&bare, &script), own);
 }
@@ -110,7 +110,7 @@ fn names(request: &Request, script: &Script) -> Vec<Vec<u8>> {
 }
 
 /// First line: status and reason; then header lines, each ended by the byte 0x1E since they may
-/// hold any other. What is taken of them is fields and nothing that frames a message.
+/// hold any other. The accepted lines are fields, and none frames a message.
 pub fn response(input: &[u8]) {
     let (first, rest) = split(input);
     let status = first.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -158,8 +158,8 @@ fn fields(block: &FieldBlock, most: usize) {
     assert!(block.iter().map(|(name, _)| name).eq(pairs));
 }
 
-/// Frames as a worker may write them: kind, then length and payload. What is handed on is one head
-/// and the body in its order, and nothing after nonsense.
+/// Frames as a worker may write them: kind, then length and payload. One head and the body in its
+/// order are passed on, and nothing after an invalid frame.
 pub fn answer(input: &[u8]) {
     let mut input = Bytes(input);
     let mut pending = PendingResponse::new(Spool::new(std::env::temp_dir().into()), Vec::new());

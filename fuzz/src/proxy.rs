@@ -1,10 +1,10 @@
-//! What upstreams send.
+//! Responses of upstreams.
 
 use howdah_upstream::proxy::response::{Head, Length, MAX_HEAD_BYTES, Scan, parse};
 
-/// The start of what an upstream sends, as the answer to GET and to HEAD. Its end is found however
-/// it is cut; what is taken of it reads the same to `httparse`, frames the body in one way, and
-/// holds nothing that frames a message.
+/// The start of an upstream's response to GET and to HEAD. Its end is found independent of the
+/// pieces in which it arrives; an accepted head reads the same to `httparse`, frames the body in
+/// one way, and its fields do not frame a message.
 pub fn response(input: &[u8]) {
     let whole = Scan::default().advance(input);
     let mut scan = Scan::default();
@@ -53,7 +53,7 @@ fn check(head: &[u8], read: &Head) {
         Length::Close => assert!(lengths.is_empty() && codings.is_empty() && !read.keep_alive),
         Length::None(_) => {}
     }
-    // What is passed on are some of the fields, in their order.
+    // Some of the fields are passed on, in their order.
     let mut rest = theirs.headers.iter();
     for (name, value) in read.fields.iter() {
         let framing: [&[u8]; 5] =

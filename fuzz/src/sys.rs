@@ -13,7 +13,7 @@ pub fn log(input: &[u8]) {
             character => assert!(!character.is_control(), "{character:?} in {text:?}"),
         }
     }
-    // Nothing is lost: what is no control byte stays.
+    // All bytes but control bytes stay.
     let kept = |bytes: &[u8]| bytes.iter().filter(|byte| byte.is_ascii_graphic()).count();
     assert!(kept(&line) >= kept(input));
 }
