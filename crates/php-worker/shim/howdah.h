@@ -78,7 +78,7 @@ enum howdah_end {
     HOWDAH_END_TIMEOUT = 3,
     /* The client has closed its connection, which ends a script unless it ignores that. */
     HOWDAH_END_DISCONNECTED = 4,
-    /* What the request has changed and could not be restored. */
+    /* State that the request has changed and that could not be restored. */
     HOWDAH_END_LOCALE = 5,
     HOWDAH_END_TIME_ZONE = 6,
     HOWDAH_END_ENVIRONMENT = 7,
@@ -112,7 +112,7 @@ struct howdah_outcome {
     uint64_t broken;
     /* enum howdah_end; 0 without a worker script. */
     uint64_t end;
-    /* Not 0: an error has ended the script, so what it has written is not the whole response. */
+    /* Not 0: an error has ended the script, so its output is not the whole response. */
     uint64_t cut;
     struct howdah_opcache opcache;
 };
@@ -166,7 +166,7 @@ struct howdah_callbacks {
     /* Waits for a request and calls howdah_php_handle_resident for it. Returns 0 if the worker script
        must end. Gets the context of howdah_php_run_worker_script. */
     int (*serve)(void *context);
-    /* Returns 1 if `mail` can do what a command with these arguments does. */
+    /* Returns 1 if `mail` can replace a command with these arguments. */
     int (*takes_mail)(const char *arguments, size_t len);
     /* Sends a message as sendmail does, and returns its exit status. */
     int (*mail)(void *context, const struct howdah_mail *mail);
@@ -187,7 +187,7 @@ struct howdah_settings {
     const char *lock_dir;
 };
 
-/* What a start calls. */
+/* The functions that a start calls. */
 struct howdah_pause {
     void *context;
     /* Called once the settings have been read, before the first extension is loaded. */

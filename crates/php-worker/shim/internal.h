@@ -92,7 +92,7 @@ zend_string *howdah_changed_variable(const char *name, size_t len);
 void howdah_each_new_variable(void (*each)(zend_string *name, zend_string *value, void *context),
                               void *context);
 
-/* Sends the router what the script has set, as lines of a head. */
+/* Sends the router the values that the script has set, as lines of a head. */
 void howdah_send_variables(void *context);
 
 /* Called at the end of each request. */
@@ -169,7 +169,7 @@ bool howdah_is_resident(void);
 /* True while a worker script handles a request. */
 bool howdah_in_resident_request(void);
 
-/* True while a worker script handles a request whose response nobody gets. */
+/* True while a worker script handles a request whose response is dropped. */
 bool howdah_discards_output(void);
 
 /* Sends PHP's messages to the log alone: no client is there. */

@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-/* Sets what a setting controls to its value. */
+/* Sets the state that a setting controls to its value. */
 static void apply(const char *name, size_t length)
 {
     zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, length);

@@ -1,6 +1,6 @@
 /*
- * What a request to a worker script changes in extensions with functions that PHP undoes only at the end of
- * a request, or not at all: encodings, errors of XML, text domains, user and group of the process. The
+ * Changes that a request to a worker script makes in extensions with functions that PHP undoes only at the
+ * end of a request, or not at all: encodings, errors of XML, text domains, user and group of the process. The
  * functions are replaced by ones that note their call, so that a request which calls none of them costs
  * next to nothing.
  */
@@ -119,7 +119,7 @@ static void note_entity_loader(zend_execute_data *execute_data)
     changed.entity_loader = true;
 }
 
-/* The text to search, and what was found in it; the encoding that mb_parse_str() has found. */
+/* The text to search, and the matches in it; the encoding that mb_parse_str() has found. */
 static void note_search(zend_execute_data *execute_data)
 {
     changed.search = true;
@@ -363,8 +363,8 @@ static bool has_some(HashTable *errors, const char *count)
     return number && zval_get_long(number) > 0;
 }
 
-/* Starts mbstring anew: its values are those of the settings then, and follow these again. What the boot has
-   set is set again. */
+/* Starts mbstring anew: its values are those of the settings then, and follow these again. Settings of
+   the boot are set again. */
 static void restore_mbstring(void)
 {
     bool has_changed = changed.search;
@@ -380,7 +380,7 @@ static void restore_mbstring(void)
     }
 }
 
-/* A date without errors takes the place of date_get_last_errors(), which may quote what a client has sent. */
+/* A date without errors takes the place of date_get_last_errors(), which may quote a client. */
 static void forget_date_errors(void)
 {
     zval errors, date;

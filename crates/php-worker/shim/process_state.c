@@ -1,5 +1,5 @@
 /*
- * What a request to a worker script changes in its process with functions of pcntl and posix, such as
+ * Changes that a request to a worker script makes in its process with functions of pcntl and posix, such as
  * signals and limits. These functions are replaced by ones that note their call, so that a request which
  * calls none of them costs no system call.
  */
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What the functions below have changed since the last call of howdah_forget_process_changes(). */
+/* The changes by the functions below since the last call of howdah_forget_process_changes(). */
 static struct {
     bool handlers, alarm, mask, limits, priority;
 } changed;

@@ -16,7 +16,7 @@
 #include "zend_exceptions.h"
 #include "zend_fibers.h"
 
-/* What the callback `serve` gets; null in processes without a worker script. */
+/* The context of the callback `serve`; null in processes without a worker script. */
 static void *resident;
 /* The parameters of the boot. */
 static const struct howdah_request *boot;
@@ -153,7 +153,7 @@ static void join_shutdown_functions(void)
         ZEND_HASH_FOREACH_PTR(own, entry) {
             zend_hash_next_index_insert_mem(boot_functions, entry, sizeof(*entry));
         } ZEND_HASH_FOREACH_END();
-        /* What the entries refer to belongs to the others now. */
+        /* The objects of the entries belong to the others now. */
         own->pDestructor = (dtor_func_t)free_entry;
         zend_hash_destroy(own);
         FREE_HASHTABLE(own);
@@ -182,7 +182,7 @@ static void begin_request(const struct howdah_request *request)
     import_superglobals();
     ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
     call_extension("filter", true);
-    /* Forgets what the last client accepts, and begins to compress if the settings say so. */
+    /* Forgets the encodings that the last client accepts, and begins to compress if the settings say so. */
     call_extension("zlib", true);
     howdah_auto_start_session();
     howdah_restart_time_limit(request->cpu_us);
@@ -193,7 +193,7 @@ static bool is_exit(const zend_object *exception)
     return zend_is_unwind_exit(exception) || zend_is_graceful_exit(exception);
 }
 
-/* Returns what has ended the script: exit(), or memory_limit, which PHP handles in the same way. */
+/* Returns the cause of the script's end: exit(), or memory_limit, which PHP handles in the same way. */
 static enum howdah_end cause_of_exit(void)
 {
     return EG(exit_status) == 255 && (PG(last_error_type) & E_FATAL_ERRORS) ? HOWDAH_END_FATAL
@@ -235,7 +235,7 @@ static enum howdah_end end_output(void (*step)(void))
     volatile enum howdah_end end;
 
     if (howdah_client_request() == NULL) {
-        /* Nobody gets the output, and the process shall go on. */
+        /* No client gets the output, and the process shall go on. */
         step();
         return howdah_settle_exception();
     }
@@ -373,7 +373,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
             outcome->peak_memory = zend_memory_peak_usage(1);
             end = end_request();
         }
-        /* What the request that warms the script up has left belongs to the boot. */
+        /* The state that the warm-up request has left belongs to the boot. */
         is_warming = discards_output;
         if (end == HOWDAH_END_NONE && !is_warming) {
             end = howdah_restore_state();
@@ -421,7 +421,7 @@ static void begin_pause(void)
     start_output();
     sapi_activate();
     howdah_messages_to_log();
-    /* What the request has left of its time limit applies: its timer goes on. */
+    /* The rest of the request's time limit applies: its timer goes on. */
 }
 
 /* Ends the request without a client: the boot, or a pause. Returns why the script must not go on, or
@@ -443,7 +443,7 @@ static enum howdah_end end_pause(void)
     }
     has_booted = true;
     is_warming = false;
-    /* Whatever the boot has asked for: its processes are new. */
+    /* A restart that the boot has requested has no effect: its processes are new. */
     restart_requested = false;
     howdah_remember_state();
     return HOWDAH_END_NONE;

@@ -276,9 +276,9 @@ static void restore_handlers(void)
     restore_handler(&EG(user_exception_handler), &booted.exception_handler);
 }
 
-/* putenv() keeps what it has replaced in the entry of the variable, and puts it back when the entry is
-   removed. A variable that the boot has set and a request has set again cannot be put back: its entry
-   knows only the value before the boot. */
+/* putenv() keeps the value that it has replaced in the entry of the variable, and puts it back when the
+   entry is removed. A variable that the boot has set and a request has set again cannot be put back: its
+   entry knows only the value before the boot. */
 static bool restore_environment(void)
 {
     zend_string *name;

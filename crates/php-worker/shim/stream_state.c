@@ -10,7 +10,7 @@
 /* Tables after the boot; null where PHP's own are used. */
 static HashTable *wrappers, *filters, *user_filters;
 static zval options;
-/* What the default context tells of its progress after the boot. */
+/* The notifier of the default context after the boot. */
 static struct {
     php_stream_notification_func func;
     void (*dtor)(php_stream_notifier *);
@@ -122,7 +122,7 @@ void howdah_end_input_streams(const php_stream *body)
             && stream->ops != &ended_input && *(php_stream **)stream->abstract == body) {
             ended_input.close = stream->ops->close;
             stream->ops = &ended_input;
-            /* What was read ahead. */
+            /* Drops the bytes that were read ahead. */
             stream->readpos = stream->writepos = 0;
             stream->eof = 1;
         }
@@ -202,7 +202,7 @@ static void free_wrappers(void)
     zend_resource *resource;
 
     ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-        /* What is freed begins with the wrapper (php_user_stream_wrapper in main/streams/userspace.c). */
+        /* The freed object begins with the wrapper (php_user_stream_wrapper in main/streams/userspace.c). */
         if (resource->type == type && (zend_ulong)resource->handle >= first_resource
             && GC_REFCOUNT(resource) == 1 && !is_in_use(resource->ptr)) {
             zend_list_delete(resource);

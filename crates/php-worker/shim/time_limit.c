@@ -5,7 +5,7 @@
  * PHP sets a timer of processor time, the handler of its signal and the signal mask when a request begins,
  * sets the timer again when the script begins, and clears it at the end: four system calls. Here, the timer
  * goes on from one request to the next, and a limit is a time on the clock of the process's processor
- * time. If the timer expires before the limit of the present request, it is set to what is left. The worker
+ * time. If the timer expires before the limit of the present request, it is set to the rest. The worker
  * knows the time at which a request begins, so the clock is only read for set_time_limit() and after a body.
  *
  * The two functions replace those of PHP's library, which calls them through its symbol table. Where a
@@ -123,7 +123,7 @@ static void end_limit(void)
     }
 }
 
-/* Undoes what a script has done to the signal; zend_signal() unblocks it, too. */
+/* Restores the signal after changes by a script; zend_signal() unblocks it, too. */
 static void restore_handler(void)
 {
     if (has_changed_signals) {

@@ -3,7 +3,7 @@
  *
  * php_module_startup() loads and starts all extensions, then runs the functions that extensions have
  * left in zend_post_startup_cb. OPcache's is among them: it makes the shared memory and the lock, and
- * runs the preload script. The pause is put before all of them, so that whatever follows happens in a
+ * runs the preload script. The pause is put before all of them, so that everything after it happens in a
  * new process, as the application's user and with the application's settings.
  */
 #include "internal.h"
@@ -18,10 +18,10 @@ extern PHPAPI char *php_ini_opened_path, *php_ini_scanned_path, *php_ini_scanned
 
 static struct howdah_pause hooks;
 
-/* What was to register the extensions that are part of PHP. */
+/* The function that registers the extensions that are part of PHP. */
 static int (*register_internal_extensions)(void);
 
-/* What was to run after the start of all extensions. */
+/* The function that runs after the start of all extensions. */
 static zend_result (*finish_startup)(void);
 
 /* Sets a setting as its registration does when php.ini has it. */
