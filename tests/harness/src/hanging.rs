@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use super::requirements;
 
 /// A listener of the kernel (fanotify) that must permit each opening of a file, and never does: the
-/// file can be looked at, but whoever opens it waits, with `O_NONBLOCK` too. Dropping this ends the
-/// wait.
+/// file can be looked at, but a process that opens it waits, with `O_NONBLOCK` too. Dropping this
+/// ends the wait.
 pub struct HangingFiles(Child);
 
 impl HangingFiles {
@@ -20,8 +20,8 @@ impl HangingFiles {
     }
 }
 
-/// A file system (FUSE) that never answers: whoever looks at its directory waits. Dropping this
-/// removes it.
+/// A file system (FUSE) that never answers: a process that looks at its directory waits. Dropping
+/// this removes it.
 pub struct HangingMount(Child);
 
 impl HangingMount {

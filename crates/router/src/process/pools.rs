@@ -125,8 +125,8 @@ impl Pools {
         }
     }
 
-    /// Advances restarts whose outcome is not awaited: begins one that is due, and ends those that are
-    /// ready or have failed. Returns these, with the reasons of failures.
+    /// Advances the restarts whose outcome is not awaited: begins one that is due, and ends those
+    /// that are ready or have failed. Returns these, with the reasons of failures.
     pub(super) fn advance_wanted_restarts(
         &mut self,
         now: Instant,
