@@ -1,4 +1,4 @@
-//! A change of the configuration is made whole or not at all, whatever goes wrong.
+//! A change of the configuration is made whole or not at all, even after failures.
 
 use std::fs;
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ fn serving() -> Server {
     server
 }
 
-/// What there is before a change that fails, to be found unchanged after it.
+/// The state before a change that fails, to be found unchanged after it.
 struct Before {
     document: Value,
     stored: Vec<u8>,
@@ -36,7 +36,7 @@ impl Before {
         assert_eq!(server.get("/index.php").text(), "before");
         let left = fs::read_dir(server.site.state()).unwrap().flatten();
         let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
-        // A copy of what is served, and files that tell whether there is room again, are written
+        // A copy of the served document, and files that test for free space, are written
         // afterwards.
         let is_later = |name: &str| name.starts_with("served.json") || name == "probe.new";
         left.retain(|name| !is_later(&name.to_string_lossy()));
@@ -138,7 +138,7 @@ fn a_full_disk_changes_nothing() {
     let answer = server.control("PUT", "/certificates/a", &bundle);
     failed(&answer, 500, "Failed to store certificate.", &["No space left"]);
     assert_eq!(server.control("GET", "/certificates", "").succeeded(), json!({}));
-    // What fits is stored.
+    // A document that fits is stored.
     server.put("/config/applications/site/environment", &json!({"DISK": "is large enough"}));
     drop(server);
     drop(disk);
@@ -183,7 +183,7 @@ fn a_kill_at_any_moment_leaves_the_old_configuration_or_the_new_one() {
                     }
                 }
             });
-            // Not a multiple of what a change takes.
+            // Not a multiple of the size of a change.
             std::thread::sleep(Duration::from_micros(3_000 + round * 2_370));
             let (_, site) = server.end(Signal::KILL);
             drop(ended);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const CHANGES: u32 = 200;
 
-/// What the clients do and have done.
+/// The state and results of the clients.
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
@@ -25,7 +25,7 @@ struct Load {
 impl Load {
     /// Does something again and again until the load is over.
     fn repeat(&self, done: &AtomicU32, mut work: impl FnMut()) {
-        // Whoever fails ends the others.
+        // A client that fails ends the others.
         let ended = EndsLoad(self);
         while !self.over.load(Relaxed) {
             work();
@@ -219,7 +219,7 @@ fn two_hundred_changes_under_load_disturb_nobody() {
         }
         scope.spawn(|| load.repeat(&load.downloads, || slow_download(server, large)));
         scope.spawn(|| load.repeat(&load.downloads, || streamed(server)));
-        // Whatever happens here, the clients end.
+        // The clients end, even after a failure here.
         let _ended = EndsLoad(load);
         for number in 1..=CHANGES {
             if load.over.load(Relaxed) {
@@ -272,7 +272,7 @@ fn connections_of_a_listener_that_goes_end_after_their_requests() {
         server.put("/config", &both);
         let served = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            // Connected while there is a listener; what they ask for comes when there is none.
+            // Connected while there is a listener; their requests come when there is none.
             let (mut asleep, mut slow) = (Client::connect(other), Client::connect(other));
             asleep.send("GET /sleep.php HTTP/1.1\r\nHost: a\r\n\r\n");
             slow.send("POST /length.php HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");

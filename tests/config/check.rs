@@ -1,5 +1,5 @@
-//! `howdah check` and the start: what is not in order is told before a visitor meets it, by both
-//! alike.
+//! `howdah check` and the start: both report problems in the same words, before a visitor meets
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use harness::{Site, free_address, merge, processes, programs, requirements};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// What a command says on standard error, without notes: those depend on the machine.
+/// The standard error of a command, without notes: those depend on the machine.
 pub(super) fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     text.split_inclusive('\n').filter(|line| !line.starts_with("howdah: note: ")).collect()
@@ -45,7 +45,7 @@ fn listing(directory: &Path) -> BTreeMap<PathBuf, (u64, u32)> {
     all
 }
 
-/// A directory in which nobody but root can make anything, and that root's server cannot either.
+/// A directory in which only root can create files, and the server of root cannot either.
 fn closed(site: &Site) -> PathBuf {
     let directory = site.data().join("closed");
     fs::create_dir(&directory).unwrap();
@@ -116,7 +116,7 @@ fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_tra
         assert!(!reason.contains('\n'), "{path}: one line: {text}");
         assert_eq!(listing(&site.data()), before, "{path}");
 
-        // The start says the same; what is out alone keeps nothing from being served.
+        // The start says the same; parts that are out do not keep others from being served.
         let address = free_address().to_string();
         let text = document.to_string().replace("127.0.0.1:80\"", &format!("{address}\""));
         fs::write(&name, text).unwrap();
@@ -167,7 +167,7 @@ fn a_worker_script_and_what_it_watches_must_exist() {
         assert!(text.starts_with(&beginning) && text.contains(named), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
-    // What still runs is only warned of.
+    // There are only warnings about parts that still run.
     let mut classic = worker(json!({"script": "none.php", "fallback": "classic"}));
     classic["applications"]["site"]["script"] = json!("index.php");
     classic["routes"] = json!([{"action": {"pass": "applications/site"}}]);

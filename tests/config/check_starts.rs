@@ -1,5 +1,5 @@
 //! `howdah check` of many applications: PHP is loaded once for those that start it in the same way,
-//! and what differs between them is said all the same.
+//! and differences between them are reported all the same.
 
 use std::fs;
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Who may use the control API, and which links the files of the server do not follow.
+//! Access to the control API, and links that are not followed to files of the server.
 //!
 //! Names of certificates are in `tls/certificates.rs`, large documents in `control_limits.rs`.
 
@@ -21,7 +21,7 @@ use harness::{Ends, Server, Site, control, eventually, free_address, processes, 
 use rustix::process::Signal;
 use serde_json::json;
 
-/// What requests to the API must carry over TCP, and a field with it.
+/// The token that requests to the API must carry over TCP, and a field with it.
 const TOKEN: &str = "0123456789abcdefGHIJ";
 const AUTHORIZATION: &str = "Authorization: Bearer 0123456789abcdefGHIJ\r\n";
 
@@ -51,7 +51,7 @@ fn ask(control: SocketAddr, method: &str, target: &str, fields: &str) -> Answer 
     control::ask_tcp(control, method, target, &format!("{fields}{AUTHORIZATION}"))
 }
 
-/// What a server says that does not start.
+/// The message of a server that does not start.
 fn refused(site: &Site) -> String {
     let output = run(&mut site.command(&free_address().to_string()));
     assert_eq!(output.status.code(), Some(78), "{output:?}");
@@ -186,7 +186,7 @@ fn connections_without_the_token_do_not_keep_others_out() {
         });
         for _ in 0..3 {
             assert_eq!(ask(control, "GET", "/config", "Host: localhost\r\n").status, 200);
-            // Who has shown the token keeps the connection.
+            // A client that has shown the token keeps the connection.
             known.send(&request);
             assert_eq!(known.response().status, 200);
         }
@@ -194,7 +194,7 @@ fn connections_without_the_token_do_not_keep_others_out() {
     });
 }
 
-/// Who has not shown the token is out of time sooner than who has, and has begun before.
+/// A client without the token times out sooner than one with it, and has begun before.
 #[test]
 fn a_head_without_the_token_must_come_soon() {
     let (_server, control) = over_tcp();

@@ -1,4 +1,4 @@
-//! `howdah config`, `status`, `restart` and `reload` against a running server: what they print, and
+//! `howdah config`, `status`, `restart` and `reload` against a running server: their output, and
 //! their exit status.
 
 use std::fs;
@@ -27,7 +27,7 @@ fn run_with(server: &Server, words: &[&str], input: &str, editor: &str) -> Outpu
     child.wait_with_output().unwrap()
 }
 
-/// What a command that succeeds prints.
+/// The output of a command that succeeds.
 fn printed(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -97,7 +97,7 @@ fn ping_tells_whether_the_router_answers_and_whether_visitors_can_be_served() {
     assert_eq!(printed(&run(&server, &["ping"])), "the server answers\n");
     assert_eq!(printed(&run(&server, &["ping", "--ready"])), "ready\n");
     assert_eq!(printed(&run(&server, &["ping", "--quiet"])), "");
-    // A router that is stopped holds its connections, and answers nobody.
+    // A router that is stopped holds its connections, and does not answer.
     let router = server.processes().into_iter().find(|found| found.title == "howdah: router");
     let router = router.unwrap().pid;
     processes::signal(router, Signal::STOP);
@@ -130,7 +130,7 @@ fn an_editor_changes_a_part() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("unknown key \"indecks\""), "{text}");
-    // What was typed is not lost, and the advice how to send it is right.
+    // The typed text is not lost, and the advice how to send it is right.
     let kept = text.split('@').nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     assert!(fs::read_to_string(kept).unwrap().contains("indecks"));
     fs::remove_file(kept).unwrap();
@@ -198,7 +198,7 @@ fn top_shows_applications_in_a_terminal_until_q_is_pressed() {
         .unwrap();
     let mut screen = Vec::new();
     let mut output = child.stdout.take().unwrap();
-    // Until it clears what is below its last line.
+    // Until it clears the screen below its last line.
     while !String::from_utf8_lossy(&screen).contains("\x1b[J") {
         let mut some = [0; 4096];
         let length = output.read(&mut some).unwrap();
@@ -240,7 +240,7 @@ fn a_change_beside_a_file_says_that_a_reload_undoes_it() {
     assert_eq!(server.get("/").status, 202);
     assert_eq!(printed(&run(&server, &["reload"])), "Reload done.\n");
     assert_eq!(server.get("/").status, 200, "as it says");
-    // What is kept is not undone.
+    // A kept document is not undone.
     let answer = serving().control("PUT", "/config/applications/site/processes", "3");
     assert_eq!(answer.text("note"), "");
 }
@@ -290,7 +290,7 @@ fn several_servers_of_one_user_have_sockets_of_their_own() {
         let listeners = printed(&ask(&["config", "get", "listeners", "--control", address]));
         assert!(listeners.contains(&server.address.to_string()), "{listeners}");
     }
-    // One that is killed leaves its socket behind, which is in nobody's way.
+    // A server that is killed leaves its socket behind, which does no harm.
     let first = servers.remove(0);
     first.end(Signal::KILL);
     let remaining = servers[0].address.to_string();

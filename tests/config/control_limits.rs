@@ -1,4 +1,4 @@
-//! What the control API takes: documents that are too large, too deep or too many at once cost a
+//! Limits of the control API: documents that are too large, too deep or too many at once cost a
 //! bounded amount of memory, and are answered.
 
 use std::io::Write;
@@ -54,7 +54,7 @@ fn fifty_writers_of_large_documents_take_the_memory_of_one() {
         for number in 0..50 {
             scope.spawn(move || put_large_document(server, 200 + number));
         }
-        // Somebody with little to say does not wait for all of them to have sent theirs.
+        // A client with a short request does not wait for all of them to have sent theirs.
         for _ in 0..5 {
             server.control("GET", "/status", "").succeeded();
         }
@@ -63,7 +63,7 @@ fn fifty_writers_of_large_documents_take_the_memory_of_one() {
     println!("one {} MiB, fifty {} MiB, {:?}", one / MIB, fifty / MIB, begun.elapsed());
     // The text, the tree, the configuration that runs, the next one; not fifty texts.
     assert!(fifty < 160 * MIB, "{} MiB, {} MiB", one / MIB, fifty / MIB);
-    // What is there in the end is one of them, whole.
+    // The document in the end is one of them, whole.
     let status = |at: &str| {
         server.control("GET", &format!("/config/routes/{at}/action/return"), "").succeeded()
     };

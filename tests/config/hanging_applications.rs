@@ -69,7 +69,7 @@ impl Served {
         within_patience(|| self.server.control("PUT", target, value.to_string()))
     }
 
-    /// Returns what an application answers.
+    /// Returns the answer of an application.
     fn get(&self, name: &str) -> (u16, String) {
         let response = self.server.get(&format!("/{name}/a.php"));
         (response.status, response.text().to_owned())
@@ -104,7 +104,7 @@ fn application(root: &Path, ini: &Path) -> Value {
     json!({"type": "php", "root": root, "script": "a.php", "processes": 1, "options": {"file": ini}})
 }
 
-/// Routes to applications, and to what a test adds.
+/// Routes to applications, and to the additions of a test.
 fn routes(names: &[&str]) -> Value {
     let step = |name: &&str| {
         let action = json!({"pass": format!("applications/{name}")});
@@ -276,7 +276,7 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     assert!(served.get("other").1.ends_with("new"), "it was restarted");
     assert_eq!((served.get("hung"), served.get("broken")), (hung, broken));
     assert!(["hung", "broken"].iter().all(|name| served.is_out(name)));
-    // A restart that somebody waits for holds no change up, and no other restart.
+    // A restart that a command waits for delays no change, and no other restart.
     std::thread::scope(|scope| {
         let target = "/control/applications/hung/restart";
         let restart = scope.spawn(|| served.server.control("POST", target, ""));
@@ -394,7 +394,7 @@ fn a_reload_serves_new_applications_while_others_hang() {
     assert!(!log.contains("not ready"), "the reload has waited for them:\n{log}");
 }
 
-/// What was mended is used at once, although the start before would go on for a minute.
+/// A repaired application is used at once, although the start before would go on for a minute.
 #[test]
 fn a_script_that_never_returned_is_started_again_once_it_has_changed() {
     let (endless, site) = Endless::new(Site::new());

@@ -29,7 +29,7 @@ struct Served {
 }
 
 impl Served {
-    /// `document` returns what is added to the document, and may write files.
+    /// `document` returns the additions to the document, and may write files.
     fn new(document: impl FnOnce(&Path) -> Value) -> Served {
         let site = Site::script("a.php", "echo getmypid();").workers(1);
         let directory = site.root().with_file_name("drive");
@@ -333,7 +333,7 @@ fn a_state_directory_that_hangs_delays_the_change_alone() {
     assert_ne!(stored(), before);
     served.goes_on();
 
-    // The configuration that was stored is the one that runs, also if nobody could be told.
+    // The configuration that was stored is the one that runs, even if the client could not be told.
     let Some(hanging) = HangingFiles::new(&[&served.directory]) else { return };
     std::thread::scope(|scope| {
         let change = scope.spawn(|| {
@@ -397,7 +397,7 @@ fn what_is_no_file_is_refused_at_once() {
             assert!(begun.elapsed() < FILE_TIMEOUT, "{detail}");
         }
     }
-    // A pipe without a reader, and what cannot be appended to.
+    // A pipe without a reader, and files that cannot be appended to.
     for file in [&pipe, &served.directory] {
         let answer =
             served.server.control("PUT", "/config/access_log", json!({"path": file}).to_string());

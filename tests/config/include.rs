@@ -55,7 +55,7 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
     let shown = server.control("GET", "/config", "").succeeded();
     assert_eq!(shown["included"], json!({"/routes/a": file.display().to_string()}));
 
-    // A part of a file, or what contains one, is not changed.
+    // A part of a file, or an object that contains one, is not changed.
     let change = json!([{"action": {"return": 202}}]).to_string();
     for (method, path) in [
         ("PUT", "/config/routes/a"),
@@ -71,7 +71,7 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
         assert!(detail.contains("howdah reload"), "{method} {path}: {detail}");
         assert!(path.ends_with("included") || detail.contains("conf.d/a.json"), "{detail}");
     }
-    // Sections of several files name them all; what is sent back as it was is no change.
+    // Sections of several files name them all; a document that is sent back as it was is no change.
     let whole = server.control("GET", "/config", "").succeeded();
     server.put("/config", &whole);
     let mut own = whole.clone();

@@ -1,4 +1,5 @@
-//! Documents that cannot be used, or not as a whole: the rest is served, or what was good last.
+//! Documents that cannot be used, or not as a whole: the rest is served, or the last valid
+//! document.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -190,7 +191,7 @@ fn a_start_with_a_document_that_cannot_be_read_serves_the_one_that_was_good_last
     let (_, site) = server.end(Signal::QUIT);
     let path = document_of(&site);
     let good = fs::read(&path).unwrap();
-    // Customer b breaks as well: the former content is in what was kept.
+    // Customer b breaks as well: the former content is in the kept document.
     fs::write(file(&site, "b"), "{").unwrap();
     for broken in ["{", "[]", r#"{"listeners": 1}"#] {
         fs::write(&path, broken).unwrap();
@@ -206,7 +207,7 @@ fn a_start_with_a_document_that_cannot_be_read_serves_the_one_that_was_good_last
     assert_eq!(statuses(&server), [201, 201, 201, 204]);
     let (_, site) = server.end(Signal::QUIT);
 
-    // At a start a file that is broken keeps what was served, too.
+    // At a start a file that is broken keeps its former content, too.
     let server = site.serve_again(&address);
     assert_eq!(statuses(&server), [201, 201, 201, 204]);
     eventually("the file is named", || (left_out(&server).len() == 1).then_some(()));
@@ -337,7 +338,7 @@ fn names_of_a_missing_directory_are_answered_with_503() {
     server.wait_for_log("there is no such directory");
 }
 
-/// What is kept of a document is found by its absolute path.
+/// The stored state of a document is found by its absolute path.
 #[test]
 fn a_relative_path_names_the_same_files_after_a_restart() {
     let site = site().with(json!({"listeners": {"127.0.0.1:0": {"pass": "routes/main"}}}));

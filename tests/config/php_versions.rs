@@ -1,8 +1,8 @@
-//! Several versions of PHP beside one server: the document chooses, and every message says which
-//! there are.
+//! Several versions of PHP beside one server: the document chooses, and every message names the
+//! installed versions.
 //!
-//! One version is that of the tests. Scripts act as the programs of others, which only print what
-//! `howdah-php --version` prints.
+//! One version is that of the tests. Scripts act as the programs of the others, which only print
+//! the output of `howdah-php --version`.
 
 use std::fs;
 use std::path::PathBuf;

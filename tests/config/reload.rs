@@ -120,7 +120,7 @@ fn the_command_reads_the_file_again_restarts_applications_if_asked_and_says_what
     assert_eq!(server.get("/a.php").text(), before, "the same process");
     assert!(reload_with(&server, &["--restart"]).status.success());
     assert_ne!(server.get("/a.php").text(), before, "another process");
-    // What the API shows is what runs.
+    // The API shows the configuration that runs.
     let shown = server.control("GET", "/config/routes/0/match/uri", "").succeeded();
     assert_eq!(shown, json!("/new"));
 
@@ -242,7 +242,7 @@ fn an_application_with_a_mistake_is_out_alone_and_named() {
         document["applications"]["broken"]["limits"] = json!({"requests": 7})
     });
     let output = reload(&server);
-    // It need not run before a request wants it, so nobody may have looked yet.
+    // It need not run before a request wants it, so it may not have been checked yet.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Attacks on a server from within, and what must hold meanwhile and afterwards.
+//! Attacks on a server from within, and the conditions that must hold meanwhile and afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::setup::{IPC_KEY, SHARED_FILE, Setup};
 use harness::time::Stopwatch;
 use harness::{control, processes, tls};
 
-/// What the attacker does, in this order: what leaves no trace comes first, and what may end its
-/// own application last.
+/// The attacker's phases, in this order: those without a trace come first, and those that may end
+/// its own application last.
 const PHASES: [&str; 7] = ["look", "nudge", "hurt", "exhaust", "junk", "everybody", "own"];
 
 /// Phases that cost no process of the attacker's application.
@@ -33,11 +33,11 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long the attacker's own application may be away after it has harmed itself.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// Processes by what they are.
+/// Processes by their kinds.
 type Tree = BTreeMap<&'static str, BTreeSet<u32>>;
 
 impl Setup {
-    /// Attacks by every means, and fails the test if that had an effect on anybody else.
+    /// Attacks by every means, and fails the test if that had an effect on another site.
     pub fn withstands_everything(self) {
         let mut problems = self.shared_descriptors();
         // The server keeps the document that it serves soon after its start.
@@ -127,7 +127,7 @@ impl Setup {
 
     /// Runs a phase. Returns the report and whether it is complete.
     pub fn attack(&self, phase: &str) -> (Vec<Attempt>, bool) {
-        // The control process and the mail process may be there only while somebody uses them.
+        // The control process and the mail process may exist only while they are in use.
         let _ = request(self.server.address, "GET", "/mail.php", b"");
         let _ = control::ask(&self.server.site.control_socket(), "GET", "/status", b"");
         let before = self.report().len();
@@ -150,7 +150,7 @@ impl Setup {
         }
     }
 
-    /// What the attacker is told for a phase.
+    /// The attacker's instructions for a phase.
     pub fn arguments_of(&self, phase: &str) -> Vec<String> {
         let mut arguments = vec![phase.to_owned()];
         for (name, pid, title) in self.targets() {
@@ -226,7 +226,7 @@ impl Setup {
         }
     }
 
-    /// What the other site has in memory that processes share by name; makes it the first time.
+    /// The other site's content of memory that processes share by name; creates it the first time.
     fn ask_what_is_shared(&self) -> Result<String, String> {
         let target = format!("/share.php?key={IPC_KEY}&file={SHARED_FILE}");
         request(self.server.address, "GET", &target, b"")
@@ -235,7 +235,7 @@ impl Setup {
     /// Sockets and logs of the attacker's workers that another process has too.
     ///
     /// A prototype that has just forked a worker still has the worker's socket for a moment, so
-    /// only what stays shared is reported.
+    /// only files that stay shared are reported.
     fn shared_descriptors(&self) -> Vec<String> {
         let begun = Stopwatch::start();
         loop {

@@ -1,4 +1,4 @@
-//! The attacker's program: compiling it, and reading what it reports.
+//! The attacker's program: compiles it, and reads its reports.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,9 +31,9 @@ pub fn compile(program: &Path) {
 pub struct Attempt {
     /// Group of attempts of which the same is expected.
     pub kind: String,
-    /// What was tried.
+    /// The attempt.
     pub attempt: String,
-    /// On whom or what.
+    /// Its target.
     pub target: String,
     /// How it ended.
     pub outcome: String,
@@ -57,7 +57,7 @@ impl Attempt {
         self.outcome.starts_with("SUCCEEDED")
     }
 
-    /// There was nobody to attack any more.
+    /// The target did not exist any more.
     pub fn found_nobody(&self) -> bool {
         self.outcome.starts_with("refused ESRCH")
     }

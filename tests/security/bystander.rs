@@ -1,4 +1,4 @@
-//! A client of the site that is not attacked: asks again and again, and notes what goes wrong.
+//! A client of the site that is not attacked: sends requests again and again, and notes failures.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use harness::time::patience;
 /// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What came of the requests.
+/// Results of the requests.
 #[derive(Debug, Default)]
 pub struct Observed {
     /// Requests that were made.
@@ -53,7 +53,7 @@ impl Bystander {
         Bystander { over, thread }
     }
 
-    /// Stops, and tells what was observed.
+    /// Stops, and returns the results.
     pub fn stop(self) -> Observed {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().expect("the client does not panic")

@@ -1,5 +1,5 @@
-//! Memory of responses that are stored in a cache while clients get them: what is collected, and
-//! what is not read.
+//! Memory of responses that are stored in a cache while clients get them: the collected part, and
+//! the part that clients do not read.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -105,7 +105,7 @@ fn responses_that_are_collected_before_their_end_have_a_limit_for_each_client() 
     let growth = Growth::of(&server);
     let mut waiting: Vec<Client> =
         (0..40).map(|number| ask(&server, "192.0.2.1", &format!("/{number}"))).collect();
-    // Of 120 MiB, and what is free for more, a client may have 32 MiB.
+    // Of 120 MiB, and the uncounted part of more responses, a client may have 32 MiB.
     eventually("most are not collected", || (number(&server, "refused") >= 30).then_some(()));
     growth.assert_within(2 * 32 * MIB);
     assert_eq!(server.get("/a.txt").text(), "other");

@@ -3,7 +3,7 @@
 //! The test program starts itself again as the first process of a process namespace, with a
 //! network, mounts and System V objects of its own, and a user database in which `www-data` and a
 //! few others have numbers that nobody else has. So an attack that sends a signal to every process
-//! of its user, or uses up what a user may have, reaches nobody else.
+//! of its user, or uses up the limits of a user, has no effect on other processes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const USER_IDS: u32 = 8;
 /// Users that exist in the test alone, besides `www-data`.
 pub const USERS: [&str; 2] = ["site-a", "site-b"];
 
-/// What a test has inside.
+/// The surroundings of a test inside.
 pub struct World {
     /// The attacker, compiled.
     pub attacker: PathBuf,

@@ -1,4 +1,4 @@
-//! Core files: what a crash leaves of a process that has other sites' data or keys in its memory.
+//! Core files: the remains of a crashed process that has other sites' data or keys in its memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -51,7 +51,8 @@ fn leaves_nothing_readable(name: &str, change: impl FnOnce(Plan<'_>) -> Plan<'_>
 }
 
 fn crash(pid: u32) {
-    // A first SIGSEGV from another process would be lost on what looks for overflows of the stack.
+    // A first SIGSEGV from another process would be lost on the handler that looks for overflows of
+    // the stack.
     processes::signal(pid, Signal::ABORT);
     eventually("the process has ended", || (!processes::is_alive(pid)).then_some(()));
 }

@@ -1,4 +1,4 @@
-//! What each attempt must come to.
+//! The required outcome of each attempt.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use crate::attacker::Attempt;
 pub enum Wanted {
     /// The kernel or the server refuses it.
     Refused,
-    /// It may succeed, as it costs nobody else anything.
+    /// It may succeed, as it has no effect on others.
     Allowed(&'static str),
     /// This kernel cannot refuse it.
     Skipped(String),
 }
 
-/// What the outcomes depend on, beside the attempt.
+/// The facts on which outcomes depend, beside the attempt.
 #[derive(Debug, Clone)]
 pub struct Circumstances {
     /// Version of Landlock that the kernel has; 0 if it has none.
@@ -36,7 +36,8 @@ pub struct Circumstances {
 pub const LANDLOCK_SCOPES: u32 = 6;
 
 impl Circumstances {
-    /// What an attempt must come to. `user` tells the real and saved user id of a target's process.
+    /// The required outcome of an attempt. `user` tells the real and saved user id of a target's
+    /// process.
     pub fn wanted(&self, attempt: &Attempt, user: impl Fn(&str) -> Option<[u32; 2]>) -> Wanted {
         let own_prototype = attempt.target == "own prototype";
         let own_worker = matches!(attempt.target.as_str(), "own worker" | "own sibling");
@@ -44,8 +45,8 @@ impl Circumstances {
             "inspect" if attempt.attempt.contains("TLS key") => Wanted::Refused,
             "end" | "own" => Wanted::Allowed("its own application"),
             "self" => Wanted::Allowed("its own process"),
-            // A prototype speaks with the supervisor: whoever has its descriptors or its memory is
-            // taken for it. It may be killed, which costs the application.
+            // A prototype speaks with the supervisor: a process that has its descriptors or its
+            // memory is taken for it. It may be killed, which costs the application.
             "inspect" if own_prototype => Wanted::Refused,
             _ if own_worker || own_prototype => Wanted::Allowed("its own application"),
             "see" if self.has_own_processes => Wanted::Refused,
@@ -76,13 +77,13 @@ impl Circumstances {
         }
     }
 
-    /// Says what is wrong with an outcome.
+    /// Describes the problem of an outcome.
     pub fn problem(&self, attempt: &Attempt, wanted: &Wanted) -> Option<String> {
         if *wanted != Wanted::Refused {
             return None;
         }
-        // In a process namespace of its own, there is nobody else. The control process and the mail
-        // process end by themselves.
+        // In a process namespace of its own, there are no other processes. The control process and
+        // the mail process end by themselves.
         let ends = matches!(attempt.target.as_str(), "control" | "mail");
         let may_be_gone = self.has_own_processes || ends;
         if attempt.found_nobody() && !may_be_gone {

@@ -1,5 +1,5 @@
 //! A prototype runs as the user of its scripts, so that these can stop it and, if they get at its
-//! descriptors, speak in its name. That costs their own application, and nobody else.
+//! descriptors, speak in its name. That costs their own application, and no other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +11,8 @@ use harness::{Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// How long anything of an instance may be there after its requests are over: ten seconds, and what
-/// a busy machine adds.
+/// How long anything of an instance may be there after its requests are over: ten seconds, and the
+/// delay of a busy machine.
 const LEFTOVERS: Duration = Duration::from_secs(20);
 
 /// A site whose scripts may run for four seconds: enough for a short one on a busy machine.
@@ -226,8 +226,8 @@ fn a_script_cannot_take_what_its_prototype_has() {
 
 // -- a prototype that is taken over --
 
-/// An extension of PHP that is none: it leaves a process behind which has what the prototype has
-/// from the supervisor, and does with it what a file says.
+/// An extension of PHP that is none: it leaves a process behind which has the prototype's
+/// descriptors from the supervisor, and uses them as a file instructs.
 const EXTENSION: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -359,7 +359,7 @@ fn prototype(server: &Server, application: &str) -> u32 {
     let title = format!("howdah: \"{application}\" prototype");
     eventually("there is a prototype", || {
         let mut all = server.processes().into_iter();
-        // What it leaves behind has its title too.
+        // The process that it leaves behind has its title too.
         all.find(|process| process.title == title && process.parent == server.supervisor())
             .map(|process| process.pid)
     })

@@ -68,7 +68,7 @@ fn two_applications() -> Server {
     site.with(json!({"routes": routes, "applications": {"evil": evil}})).serve()
 }
 
-/// Asks whatever is asked of the evil application; every outcome will do, but there must be one.
+/// Sends a request to the evil application; every outcome will do, but there must be one.
 fn ask_evil(server: &Server, target: &str) -> Option<u16> {
     let mut client = server.connect();
     client.send(format!("GET {target} HTTP/1.0\r\n\r\n"));

@@ -1,4 +1,5 @@
-//! `.htaccess` files of a hostile customer: what they cost others, and what they cannot reach.
+//! `.htaccess` files of a hostile customer: their cost for others, and files that they cannot
+//! reach.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! Passwords and groups of a hostile customer's `.htaccess` files: what they cost others, and what
-//! a flood of wrong passwords does to the right one.
+//! Passwords and groups of a hostile customer's `.htaccess` files: their cost for others, and the
+//! effect of a flood of wrong passwords on the right one.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -58,13 +58,13 @@ fn an_empty_directory_can_be_the_root_of_an_application() {
         assert!(!names.contains(&name), "{name} {names:?}");
     }
     assert_eq!(seen["cwd"], "/srv/app");
-    // What PHP has outside it has inside: extensions, their libraries, and php.ini.
+    // PHP has the same files inside as outside: extensions, their libraries, and php.ini.
     let outside = sees(&Site::script("a.php", SEES).serve());
     assert_eq!(seen["loaded"], outside["loaded"]);
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(root.to_str().unwrap()), "nobody else sees the mounts: {mounts}");
     drop(server);
-    // It can be used again, with what the first use has left in it.
+    // It can be used again, with the files that the first use has left in it.
     assert_eq!(seen_in(&serve_in(&root, json!({})))["cwd"], "/srv/app");
 }
 
@@ -196,7 +196,7 @@ fn php_runs_with_opcache_where_root_and_tmp_are_read_only() {
         assert_eq!(server.get("/a.php").text(), json!([true, "/tmp", false]).to_string());
         return;
     }
-    // A setting that cannot work is told with what to do, and not as if PHP were missing.
+    // A setting that cannot work is reported with the remedy, and not as if PHP were missing.
     let output =
         site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned()

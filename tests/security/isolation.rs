@@ -1,4 +1,4 @@
-//! What an application's processes see of the machine, and what they may do to it.
+//! The machine as an application's processes see it, and their rights.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use harness::{Server, Site, eventually, processes, requirements, users};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Most of it takes root. As another user these tests have nothing to test.
-/// Tells what a script sees.
+/// Most of it takes root. As another user these tests have nothing to test. Reports the view of a
+/// script.
 pub(super) const SEES: &str = "
     $lines = fn($file) => explode(\"\\n\", trim((string) @file_get_contents($file)));
     preg_match('/^Cap(?:Eff|Prm|Bnd).*/m', (string) @file_get_contents('/proc/self/status'), $caps);
@@ -33,7 +33,7 @@ fn isolated(isolation: Value) -> Server {
         .serve()
 }
 
-/// What a server says that cannot start this application.
+/// The message of a server that cannot start this application.
 pub(super) fn refused(site: Site, application: Value) -> String {
     let site = site.with(json!({"applications": {"site": application}}));
     let output =
@@ -317,7 +317,7 @@ fn programs_may_have_more_rights_only_where_the_document_says_so() {
 
 // -- a server that was not started by root --
 
-/// A command as an ordinary user: `nobody`, or who runs this test.
+/// A command as an ordinary user: `nobody`, or the user that runs this test.
 fn as_ordinary_user() -> Vec<&'static str> {
     if requirements::is_root() {
         vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

@@ -7,7 +7,7 @@ use harness::client::Client;
 use harness::{Server, Site, eventually};
 use serde_json::json;
 
-/// What a site may have in the log at once, and something for other lines.
+/// Bytes that a site may have in the log at once, and some for other lines.
 const MAX_BURST: u64 = 18 << 20;
 
 fn length(server: &Server) -> u64 {
@@ -77,7 +77,7 @@ fn what_a_script_names_in_its_answer_is_shortened_in_the_log() {
     assert!(length(&server) < 1 << 20, "{} bytes", length(&server));
 }
 
-/// What bans clients by the log would be blind.
+/// Programs that ban clients by the log would miss the refusals.
 #[test]
 fn refusals_at_one_site_do_not_hide_those_at_another() {
     let site = Site::script("a.php", "echo 1;");

@@ -1,5 +1,5 @@
-//! Hostile PHP: what a script can do to the rest of the server, alone and with the help of a
-//! program that it starts, and what the kernel is asked to keep it from.
+//! Hostile PHP: attacks of a script on the rest of the server, alone and with the help of a program
+//! that it starts, and the limits that the kernel enforces.
 //!
 //! The program ([`attacker`](attacker/main.c)) tries every call of Linux that reaches into other
 //! processes, and the files and sockets of the server. Each attempt must be refused, or cost its

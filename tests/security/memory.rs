@@ -1,4 +1,4 @@
-//! The limits of what the router keeps for sites and clients: each kind is driven far beyond its
+//! The limits of the router's memory for sites and clients: each kind is driven far beyond its
 //! limit, and the memory of the router grows by little more than the limit. "Memory of the router"
 //! in docs/security.md has the table.
 
@@ -33,8 +33,8 @@ impl Growth {
         processes::private_memory(self.router).saturating_sub(self.before)
     }
 
-    /// Asserts that the memory has grown by little more than a limit in bytes: by half of it, for
-    /// what the limit counts approximately, and by what the allocator keeps.
+    /// Asserts that the memory has grown by little more than a limit in bytes: by half of it, since
+    /// the limit counts some memory approximately, and by the memory that the allocator keeps.
     #[track_caller]
     pub fn assert_within(&self, limit: u64) {
         let grown = self.bytes();
@@ -42,8 +42,8 @@ impl Growth {
         assert!(grown < limit * 3 / 2 + 16 * MIB);
     }
 
-    /// Asserts the same of the highest memory since the start of the router, for what is kept for a
-    /// moment.
+    /// Asserts the same of the highest memory since the start of the router, for memory that is
+    /// kept for a moment.
     #[track_caller]
     pub fn assert_peak_within(&self, limit: u64) {
         let grown = processes::peak_memory(self.router).saturating_sub(self.resident);

@@ -46,7 +46,7 @@ fn keys_of_a_limit_stay_within_their_number() {
     growth.assert_within(MIB);
 }
 
-/// The password `aaaaaaaa` in the oldest form, which ignores what follows the eighth character.
+/// The password `aaaaaaaa` in the oldest form, which ignores all characters after the eighth.
 const EIGHT: &str = "abBUNZY4cR2mg";
 
 #[test]
@@ -93,7 +93,7 @@ fn paths_of_scripts_that_exist_stay_within_their_number() {
     for number in 1..6000 {
         fs::hard_link(directory.join("0.php"), directory.join(format!("{number}.php"))).unwrap();
     }
-    // Nobody listens there: a script that exists is 502.
+    // No server listens there: a script that exists is 502.
     let application = json!({
         "type": "fastcgi",
         "server": free_address().to_string(),

@@ -19,14 +19,14 @@ use harness::processes;
 /// How long the attack goes on.
 const ATTACK: Duration = Duration::from_secs(5);
 
-/// What a client does not wait for longer.
+/// Maximum time that a client waits for a response.
 const CLIENT: Duration = Duration::from_millis(800);
 
-/// Between two requests of an attacker: processors are for what the server does, not for what is
-/// refused.
+/// Between two requests of an attacker: processors are for the work of the server, not for
+/// refusals.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What each attacker asks for, again and again: a script, or a phase of the attacker's program.
+/// The repeated request of each attacker: a script, or a phase of the attacker's program.
 const ATTACKERS: [&[&str]; 4] = [
     &["own", "crash.php", "junk", "exhaust", "everybody"],
     &["memory.php", "output.php", "log.php"],
@@ -37,7 +37,7 @@ const ATTACKERS: [&[&str]; 4] = [
 /// Scripts that run longer, in seconds, are ended, so that all kinds of attack have their turn.
 const TIMEOUT: u64 = 2;
 
-/// The application in the example of the documentation, without what concerns its place.
+/// The application in the example of the documentation, without the parts about its place.
 fn recommended() -> Value {
     let page = include_str!("../../docs/hosting.md");
     let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
@@ -69,7 +69,7 @@ fn ask(server: &Setup, what: &str) {
     }
 }
 
-/// Sends a request and reads what comes until the client's time is over. The server may close the
+/// Sends a request and reads the response until the client's time is over. The server may close the
 /// connection at any time.
 fn send(address: SocketAddr, request: &str) {
     let Ok(mut stream) = TcpStream::connect_timeout(&address, CLIENT) else { return };

@@ -1,4 +1,4 @@
-//! What the kernel keeps the router and the control process from.
+//! Actions of the router and the control process that the kernel refuses.
 //!
 //! Kernels differ: a test that this one cannot run says so and passes.
 
@@ -118,8 +118,8 @@ fn fetched(address: &str, target: &str) -> harness::client::Response {
     client.response()
 }
 
-/// What the running router may read was decided at its start: another one takes its place, and no
-/// request is lost.
+/// The rights of the running router to read were fixed at its start: another one takes its place,
+/// and no request is lost.
 #[test]
 fn a_document_that_leads_out_of_the_routers_reach_brings_another_router() {
     if !has_landlock(1) {

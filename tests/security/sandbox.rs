@@ -1,5 +1,5 @@
-//! What the kernel keeps the server's processes from: the router, and applications of the same user
-//! from each other.
+//! Actions of the server's processes that the kernel refuses: those of the router, and those of
+//! applications of one user on each other.
 //!
 //! Kernels differ: a test that this one cannot run says so and passes.
 
@@ -21,7 +21,7 @@ pub(super) fn has_landlock(version: u32) -> bool {
     found >= version
 }
 
-/// What a script is answered, as JSON.
+/// Returns the answer of a script, as JSON.
 fn asked(server: &Server, target: &str) -> Value {
     let response = server.get(target);
     assert_eq!(response.status, 200, "{response:?} {}", server.log());
@@ -54,7 +54,7 @@ fn place_of_sites() -> Option<tempfile::TempDir> {
 
 // -- processes of others --
 
-/// Tells what may be done to the process `pid`, all of it without harm.
+/// Reports the permitted actions on the process `pid`, all of them without harm.
 const TRIES: &str = "
     $pid = (int) ($_GET['pid'] ?? 0);
     $cpu = @shell_exec(\"prlimit --pid $pid --cpu=86000:86400 2>&1\");
@@ -190,7 +190,8 @@ fn a_domain_leaves_files_as_they_were() {
 
 // -- isolation.sandbox --
 
-/// Tells what can be done with the directory `DIR`, and what PHP needs of the system.
+/// Reports the permitted actions on the directory `DIR`, and access to the files of the system that
+/// PHP needs.
 const USES: &str = "
     $dir = getenv('DIR');
     $root = __DIR__;
@@ -241,7 +242,7 @@ fn neighbour(place: &Path) -> PathBuf {
     directory
 }
 
-/// What a script in this sandbox can do with a directory of others.
+/// Permitted actions of a script in this sandbox on a directory of others.
 fn uses(place: &Path, sandbox: impl FnOnce(&Path) -> Value) -> Value {
     let place = tempfile::tempdir_in(place).unwrap();
     open_to_all(place.path(), 0o755);

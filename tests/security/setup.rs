@@ -40,12 +40,12 @@ pub const SHARED_FILE: &str = "howdah-victim";
 pub struct Setup {
     pub server: Server,
     pub circumstances: Circumstances,
-    /// Who has issued the server's certificate.
+    /// The issuer of the server's certificate.
     pub authority: Authority,
     pub tls_address: SocketAddr,
     /// Directory of the attacker's scripts, from outside its root directory.
     pub attacker: PathBuf,
-    /// What the attacker is told, beside its phase and the processes.
+    /// Instructions for the attacker, beside its phase and the processes.
     pub arguments: Vec<String>,
     /// Directory that only the administrator may enter.
     pub private: PathBuf,
@@ -55,7 +55,7 @@ pub struct Setup {
 pub struct Plan<'w> {
     world: &'w World,
     site: Site,
-    /// What the document has on top.
+    /// Further members of the document.
     changes: Value,
     /// The attacker's directory from inside and from outside.
     attacker: (PathBuf, PathBuf),
@@ -130,7 +130,7 @@ impl<'w> Plan<'w> {
         }}))
     }
 
-    /// Started by a user who is not root: everything runs as that one.
+    /// Started by another user than root: everything runs as that user.
     pub fn without_root(mut self) -> Self {
         let uid = self.world.user(USERS[0]);
         self.circumstances.uid = uid;
@@ -227,7 +227,7 @@ impl<'w> Plan<'w> {
         let mut thing = |kind: &str, name: &str, value: &str| {
             arguments.extend([kind, name, value].map(str::to_owned));
         };
-        // What belongs to the attacker's own user is not worth an attack.
+        // Processes and files of the attacker's own user are not worth an attack.
         if !circumstances.everything_is_one_users || circumstances.is_sandboxed {
             for (name, path) in [
                 ("TLS key", private.join("key.pem")),

@@ -139,7 +139,7 @@ fn responses_that_a_client_does_not_read_go_to_files_beyond_its_memory() {
                 assert_eq!(temporary_files(&server), 0, "there is memory for this");
             }
         }
-        // Without a limit they take 16 × 7 MiB, less what sockets hold.
+        // Without a limit they take 16 × 7 MiB, less the bytes that sockets hold.
         eventually("the rest goes to files", || (temporary_files(&server) >= 6).then_some(()));
         let grown = memory(&server).saturating_sub(before) / MIB;
         assert!(grown < 32 + 3 * LENGTH, "{grown} MiB");
@@ -250,7 +250,7 @@ fn heads_that_a_client_does_not_read_wait_for_room() {
         }
         connections.push(connection);
     }
-    // Without a limit they take up to 30 × 100 × 30 KB, less what sockets hold.
+    // Without a limit they take up to 30 × 100 × 30 KB, less the bytes that sockets hold.
     assert_eq!(server.get("/a.txt").text(), "other");
     let grown = memory(&server).saturating_sub(before) / MIB;
     assert!(grown < 48, "{grown} MiB");
