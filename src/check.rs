@@ -36,8 +36,8 @@ use rustix::fs::OFlags;
 
 use crate::cli::{Check, CommonOptions};
 use crate::directories::{self, Temporary};
-use crate::htaccess::{self, Report};
 use crate::{config_file, php_programs, server_user};
+use howdah_review::{self as review, Report};
 
 use self::local_addresses::LocalAddresses;
 
@@ -128,7 +128,7 @@ fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), Stri
         return Err(format!("{directory} cannot be listed by the user \"{name}\": {problem}"));
     }
     let Report { mut errors, notes, files } =
-        htaccess::report(directory, &Htaccess::default(), user.as_ref())?;
+        review::report(directory, &Htaccess::default(), user.as_ref())?;
     notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
     if let Some(last) = errors.pop() {
         errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
@@ -193,7 +193,7 @@ impl Findings {
             self.application_files(application);
         }
         for (root, settings) in config.htaccess_roots() {
-            match htaccess::report(&root, settings, user.as_ref()) {
+            match review::report(&root, settings, user.as_ref()) {
                 Ok(Report { errors, notes, .. }) => {
                     let errors = errors.into_iter().chain(notes);
                     errors.for_each(|line| self.warnings.push(line));
@@ -201,7 +201,7 @@ impl Findings {
                 Err(problem) => self.errors.push(problem),
             }
         }
-        let (warnings, notes) = htaccess::unread(config, user.as_ref());
+        let (warnings, notes) = review::unread(config, user.as_ref());
         self.warnings.extend(warnings);
         self.notes.extend(notes);
         for (place, log) in config.access_logs() {

@@ -93,40 +93,7 @@ pub struct Check {
 #[derive(Debug, Subcommand)]
 pub enum Htaccess {
     /// Print the effects of directives on a request, in order, with their files and lines
-    Explain(Explain),
-}
-
-/// Arguments of `htaccess explain`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  howdah htaccess explain /var/www/blog /2026/05/a-post/
-  howdah htaccess explain . '/index.php?page=2' --https --host example.org
-  howdah htaccess explain . /admin/ --address 192.0.2.7 --header 'User-Agent: curl'
-
-The files of the directory are read as they are now; no server is needed, and nothing is run.")]
-pub struct Explain {
-    /// The document root of the site
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-    /// Path of the request, with its query, as in a URL
-    #[arg(value_name = "PATH")]
-    pub target: String,
-    /// Method of the request
-    #[arg(short = 'X', long, default_value = "GET")]
-    pub method: String,
-    /// Header field of the request, as NAME: VALUE; may be given several times
-    #[arg(short = 'H', long, value_name = "FIELD")]
-    pub header: Vec<String>,
-    /// Host of the request
-    #[arg(long, default_value = "localhost")]
-    pub host: String,
-    /// Address of the client
-    #[arg(long, default_value = "127.0.0.1")]
-    pub address: String,
-    /// The request came over https
-    #[arg(long)]
-    pub https: bool,
+    Explain(howdah_review::Explain),
 }
 
 /// Options of `serve` and `check`: user, group, directories and files.

@@ -9,7 +9,6 @@ mod cli;
 mod config_file;
 mod directories;
 mod environment;
-mod htaccess;
 mod manual;
 mod php_programs;
 mod serve;
@@ -51,7 +50,9 @@ fn main() -> ExitCode {
             }
         },
         cli::Command::Check(arguments) => check::run(&arguments),
-        cli::Command::Htaccess(cli::Htaccess::Explain(arguments)) => htaccess::explain(&arguments),
+        cli::Command::Htaccess(cli::Htaccess::Explain(arguments)) => {
+            howdah_review::explain(&arguments)
+        }
         cli::Command::Completions { shell } => {
             print!("{}", cli::completions(shell));
             Ok(())

@@ -33,7 +33,7 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{environment, htaccess, server_user};
+use crate::{environment, server_user};
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
@@ -156,7 +156,7 @@ fn serve(
     }
     warnings.extend(service.warnings);
     if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
-        warnings.extend(htaccess::unread(config, user_of_site.as_ref()).0);
+        warnings.extend(howdah_review::unread(config, user_of_site.as_ref()).0);
     }
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
     if matches!(log, LogTarget::File(_)) {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::local_tls::LocalCertificate;
 use super::{https, mail_to, site_sandbox};
 use crate::cli::{CommonOptions, Serve};
-use crate::{config_file, directories, htaccess, server_user};
+use crate::{config_file, directories, server_user};
 
 /// The document to serve, and lines to print at the start.
 pub(super) struct StartupPlan {
@@ -71,7 +71,7 @@ impl StartupPlan {
         let files = if arguments.no_htaccess || arguments.worker {
             0
         } else {
-            htaccess::count(&site.root, user.as_ref())?
+            howdah_review::count(&site.root, user.as_ref())?
         };
         site.obeys_htaccess = files > 0;
         for address in &arguments.listen {

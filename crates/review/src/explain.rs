@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
+use clap::Args;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine::Engine;
@@ -25,7 +26,39 @@ use howdah_htaccess::world::{Broken, Later, Level, Reading, World};
 
 use super::effects::{Removed, effective, without};
 use super::site_file;
-use crate::cli::Explain;
+
+/// Arguments of `howdah htaccess explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  howdah htaccess explain /var/www/blog /2026/05/a-post/
+  howdah htaccess explain . '/index.php?page=2' --https --host example.org
+  howdah htaccess explain . /admin/ --address 192.0.2.7 --header 'User-Agent: curl'
+
+The files of the directory are read as they are now; no server is needed, and nothing is run.")]
+pub struct Explain {
+    /// The document root of the site
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Path of the request, with its query, as in a URL
+    #[arg(value_name = "PATH")]
+    pub target: String,
+    /// Method of the request
+    #[arg(short = 'X', long, default_value = "GET")]
+    pub method: String,
+    /// Header field of the request, as NAME: VALUE; may be given several times
+    #[arg(short = 'H', long, value_name = "FIELD")]
+    pub header: Vec<String>,
+    /// Host of the request
+    #[arg(long, default_value = "localhost")]
+    pub host: String,
+    /// Address of the client
+    #[arg(long, default_value = "127.0.0.1")]
+    pub address: String,
+    /// The request came over https
+    #[arg(long)]
+    pub https: bool,
+}
 
 /// Largest `.htaccess` that is read, in bytes; that of the server.
 const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -1,7 +1,8 @@
-//! `.htaccess` files of a site, for `serve` and `check`: their places and contents.
+//! Review of the `.htaccess` files of a site, for `serve` and `check`, and `howdah htaccess explain`.
 //!
 //! The files belong to the owner of the site. They are read with the rights of the user that serves
 //! them, and the number of directories and the size of files that are looked at have limits.
+#![forbid(unsafe_code)]
 
 mod effects;
 mod explain;
@@ -11,7 +12,7 @@ mod site_file;
 
 use std::path::Path;
 
-pub use self::explain::run as explain;
+pub use self::explain::{Explain, run as explain};
 use howdah_config::{Config, Htaccess};
 use howdah_sys::credentials::{Credentials, run_as};
 
