@@ -1,11 +1,11 @@
-//! Poisoning and deception: whatever a client sends, it changes no response of another client, and
-//! nobody gets the response of a user.
+//! Poisoning and deception: no request of a client changes a response of another one, and no client
+//! gets the response of another user.
 
 use serde_json::json;
 
 use super::origin::{ask, cached, get, is_hit, origin, page, response};
 
-/// An application that repeats what it is sent.
+/// An application that repeats its request.
 fn echo(head: &str, _: usize) -> String {
     page("Cache-Control: max-age=600\r\n", head)
 }
@@ -49,7 +49,7 @@ fn unkeyed_fields_that_override_the_url_reach_nobody_else() {
     }
 }
 
-/// The host of the target counts, whatever the field says (RFC 9112, 3.2.2).
+/// The host of the target counts, not that of the field (RFC 9112, 3.2.2).
 #[test]
 fn a_target_with_a_host_does_not_answer_for_the_host_of_the_field() {
     let origin = origin(echo);
@@ -232,7 +232,7 @@ fn a_response_cannot_be_split() {
     assert!(is_hit(&second));
 }
 
-/// More bytes than announced belong to nobody.
+/// Bytes beyond the announced length belong to no response.
 #[test]
 fn bytes_after_a_response_are_not_stored() {
     let origin = origin(|_, _| {

@@ -163,7 +163,7 @@ fn a_part_is_never_taken_for_the_whole() {
     assert_eq!(status_and_text(&get(&server, "/", "")), (200, "0123456789".to_owned()));
     let second = get(&server, "/", "Range: bytes=4-5\r\n");
     assert!(is_hit(&second) && second.text() == "45");
-    // A part that nobody has asked for.
+    // A part that was not requested.
     let odd = self::origin(|_, _| {
         response(
             "206 Partial Content",

@@ -1,5 +1,5 @@
-//! What RFC 9111, 9211, 9213 and 5861 say, rule by rule, on the wire: storing, lifetimes, ages, and
-//! invalidation.
+//! The rules of RFC 9111, 9211, 9213 and 5861, one by one, on the wire: storing, lifetimes, ages,
+//! and invalidation.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -148,7 +148,7 @@ fn responses_to_authorized_requests_need_a_directive_that_allows_it() {
     ] {
         let page = page(&lines(fields), "x");
         assert_eq!(is_reused(page.clone(), AUTHORIZED, AUTHORIZED), expected, "{fields}");
-        // Nobody else gets what is for one user.
+        // No other client gets a response for one user.
         assert_eq!(is_reused(page, AUTHORIZED, ""), expected, "{fields}");
     }
 }

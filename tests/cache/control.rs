@@ -216,7 +216,7 @@ fn applications_that_share_a_store_do_not_displace_each_other() {
     assert!(status["bytes"].as_u64() <= Some(1 << 20), "{status}");
 }
 
-/// A page is assembled for each visitor: what is compressed for one must not be kept for the
+/// A page is assembled for each visitor: a page that is compressed for one must not be kept for the
 /// others.
 #[test]
 fn an_assembled_page_is_not_kept_compressed() {

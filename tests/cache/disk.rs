@@ -1,4 +1,4 @@
-//! The file of a cache: what it keeps after a restart, and what can happen to it.
+//! The file of a cache: its contents after a restart, and damage to it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! Pages that are assembled from parts, and what an attacker could make of them.
+//! Pages that are assembled from parts, and attacks with them.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

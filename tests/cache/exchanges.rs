@@ -1,5 +1,5 @@
-//! What origins do beside well-formed responses: failures, interim responses, dates and fields in
-//! odd forms, validations that say something new.
+//! Behaviour of origins beside well-formed responses: failures, interim responses, dates and fields
+//! in odd forms, validations that say something new.
 
 use harness::raw::Raw;
 use serde_json::json;

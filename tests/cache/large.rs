@@ -80,7 +80,8 @@ fn several_on_one_connection_are_in_order() {
     }
 }
 
-/// Clients that read nothing, and are then gone, hold nobody up; one that reads late gets all.
+/// Clients that read nothing, and are then gone, delay no other client; one that reads late gets
+/// all.
 #[test]
 fn slow_clients_get_all_or_are_dropped() {
     const REQUESTS: usize = 50;
@@ -103,7 +104,7 @@ fn slow_clients_get_all_or_are_dropped() {
         assert!(kept.response().text() == text("/one"), "{number}");
     }
     assert!(get(&server, "/one", "").text() == text("/one"));
-    // What waits in sockets is not memory of the router.
+    // Bytes that wait in sockets are not memory of the router.
     let memory = processes::peak_memory(server.router());
     assert!(memory < 400 << 20, "{memory}");
 }

@@ -1,4 +1,4 @@
-//! The response cache: what it stores and sends, for whom, and how it is purged.
+//! The response cache: the responses that it stores and sends, their clients, and purges.
 
 mod attacks;
 mod certificates;

@@ -58,8 +58,8 @@ fn one_of_the_queries_purges_and_invalidates_the_response() {
     }
 }
 
-/// Each of these is the parameter `id` or `i_d` to PHP: left out of the key, it would choose what
-/// others get.
+/// Each of these is the parameter `id` or `i_d` to PHP: left out of the key, it would choose the
+/// responses of others.
 #[test]
 fn names_that_applications_read_otherwise_stay_in_the_key() {
     let origin = application("No-Vary-Search: params, except=(\"id\" \"i_d\")\r\n");

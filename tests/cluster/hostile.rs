@@ -149,7 +149,7 @@ fn a_server_that_answers_nonsense_is_not_believed() {
     }
 }
 
-/// Logs in, knows the scripts, and then answers with what is impossible.
+/// Logs in, knows the scripts, and then answers with impossible values.
 #[test]
 fn impossible_answers_to_a_request_are_ignored() {
     for answer in

@@ -23,7 +23,7 @@ fn a_purge_of_one_server_reaches_the_other() {
         ("PURGE", "/b/*", "", &["/b/c", "/b/d"]),
         ("PURGE", "/", "Cache-Tag: -a,-b-c\r\n", &["/a", "/b/c"]),
         ("BAN", "/*", "", &TARGETS),
-        // What changes something makes responses invalid.
+        // A request that changes something makes responses invalid.
         ("POST", "/b/d", "", &["/b/d"]),
     ] {
         store(&servers, &TARGETS);

@@ -1,5 +1,5 @@
-//! Symbolic links in a site: which ones are followed, and what they never show. Over sockets, for
-//! `howdah serve DIR` and for a document; the rule itself is tested beside the code.
+//! Symbolic links in a site: which ones are followed, and files that they never show. Over sockets,
+//! for `howdah serve DIR` and for a document; the rule itself is tested beside the code.
 //!
 //! As root the links belong to a user of their own and the server runs as `www-data`. Without root,
 //! the links belong to the user that runs the test, and `/etc/passwd` stands for the file of
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use harness::{Ends, Server, Site, open_to_all, programs, requirements, users};
 use serde_json::{Value, json};
 
-/// What no response may contain.
+/// Text that no response may contain.
 const SECRET: &str = "SECRET-CONTENT";
 
-/// User of the site whose links are tested. Nobody needs to have this number.
+/// User of the site whose links are tested. No user needs to have this number.
 const OWNER: u32 = 54_321;
 
 /// User of another site.
@@ -279,8 +279,8 @@ fn links_inside_the_root_and_to_the_owners_files_are_followed() {
     }
 }
 
-/// As Debian's WordPress has it: the package's links belong to root, and what they lead to partly
-/// to www-data.
+/// As Debian's WordPress has it: the package's links belong to root, and their targets partly to
+/// www-data.
 #[test]
 fn links_of_root_lead_where_the_administrator_means_them_to() {
     if !requirements::root() {
@@ -436,7 +436,7 @@ fn candidates_fallbacks_pages_and_delegated_files_follow_no_foreign_link() {
 }
 
 /// While a link is swapped between a directory of the root, one whose name hides it and one of
-/// another user, no request gets what lies in the latter two.
+/// another user, no request gets a file of the latter two.
 #[test]
 fn a_link_that_is_swapped_all_the_time_never_shows_a_secret() {
     const SWAPS: u32 = 100_000;

@@ -9,7 +9,7 @@ use harness::time::patience;
 use harness::{Ends, Server, Site};
 use serde_json::json;
 
-/// What every script and every file that looks like one contains; it is never to be seen.
+/// The content of every script and every file that looks like one; no response may have it.
 const SOURCE: &str = "SECRET-SOURCE";
 
 /// A script that says that it ran and whose source can be told from its output.
@@ -241,7 +241,7 @@ fn a_query_string_is_never_an_argument_of_php() {
     }
 }
 
-/// Prints what a script finds under the names that a request may try to set.
+/// Prints the values that a script finds under the names that a request may try to set.
 const VARIABLES: &str = "
     $names = ['REDIRECT_STATUS', 'SCRIPT_FILENAME', 'SCRIPT_NAME', 'PHP_VALUE', 'PHP_ADMIN_VALUE',
         'DOCUMENT_ROOT', 'REMOTE_USER', 'REMOTE_ADDR', 'HTTPS', 'PATH_INFO', 'AUTH_TYPE',

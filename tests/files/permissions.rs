@@ -1,5 +1,5 @@
-//! Files and directories that the server may not open: the answer, and the line that says what to
-//! type.
+//! Files and directories that the server may not open: the answer, and the line with the command
+//! that grants access.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! What answers leave to the server: `X-Accel-Redirect` and `X-Sendfile`.
+//! Files that answers leave to the server: `X-Accel-Redirect` and `X-Sendfile`.
 
 use harness::client::Response;
 use harness::fastcgi::{Socket, fpm};
@@ -6,7 +6,7 @@ use harness::raw::Raw;
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
-/// What the scripts of the tests do.
+/// The scripts of the tests.
 const SCRIPT: &str = r#"
 header_remove('X-Powered-By');
 foreach ($_GET['h'] ?? [] as $header) header($header);
@@ -85,7 +85,7 @@ fn check_redirect(server: &Server) {
     assert_eq!(response.field("X-Accel-Redirect"), None);
     let tag = response.field("ETag").unwrap().to_owned();
     assert_ne!(tag, "\"script\"");
-    // What the client wants of the file counts.
+    // The client's conditions and ranges for the file count.
     let part = ask(server, "GET", &[PATH], "Range: bytes=2-4\r\n");
     assert_eq!((part.status, part.text().as_str()), (206, "234"));
     let same = ask(server, "GET", &[PATH], &format!("If-None-Match: {tag}\r\n"));

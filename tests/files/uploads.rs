@@ -1,4 +1,4 @@
-//! Directories of uploads, which run no scripts: what a file of rules in them can do to scripts
+//! Directories of uploads, which run no scripts: the effect of a file of rules in them on scripts
 //! elsewhere.
 
 use std::fs;

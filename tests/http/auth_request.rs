@@ -3,8 +3,8 @@
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
-/// Admits a request whose cookie `s` is its name, and says who it is from; answers with the status
-/// in the cookie otherwise.
+/// Admits a request whose cookie `s` is its name, and names its user; answers with the status in
+/// the cookie otherwise.
 const CHECK: &str = "header('X-Seen: ' . implode(' ', [$_SERVER['REQUEST_METHOD'], \
                      $_SERVER['REQUEST_URI'],
         $_SERVER['HTTP_X_ORIGINAL_URI'], $_SERVER['HTTP_X_ORIGINAL_METHOD'],

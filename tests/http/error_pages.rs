@@ -1,5 +1,5 @@
-//! What answers on the whole server: lists of paths, error pages, and what is done to responses of
-//! other servers.
+//! Responses of the whole server: lists of paths, error pages, and changes to responses of other
+//! servers.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use harness::backends::read_head;
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
-/// Tells what a script learns of its request.
+/// Reports the request as a script sees it.
 const TELL: &str = "foreach (['REDIRECT_STATUS', 'REDIRECT_URL', 'REQUEST_METHOD', 'REQUEST_URI',
     'QUERY_STRING', 'SCRIPT_NAME', 'CONTENT_LENGTH', 'HTTP_COOKIE', 'HTTP_RANGE'] as $name)
     echo $name, '=', $_SERVER[$name] ?? '-', \"\\n\";
@@ -18,7 +18,7 @@ fn ask(server: &Server, line: &str, fields: &str) -> harness::client::Response {
     server.send(format!("{line} HTTP/1.1\r\nHost: a.org\r\nConnection: close\r\n{fields}\r\n"))
 }
 
-/// A server that answers every request with a status and what it was sent.
+/// A server that answers every request with a status and the request.
 fn backend(status: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

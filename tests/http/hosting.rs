@@ -1,5 +1,4 @@
-//! Many hosts below one directory: each is served from its own, whatever a client sends as the
-//! host.
+//! Many hosts below one directory: each is served from its own, for any host that a client sends.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! HTTP/2: what it has in common with HTTP/1.1, priorities, and trailers.
+//! HTTP/2: behaviour that it shares with HTTP/1.1, priorities, and trailers.
 
 use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, put_length, request};
 use harness::{Server, Site, free_address};
@@ -141,7 +141,7 @@ fn what_is_more_urgent_is_sent_first() {
             }
             if frame.stream == early && frame.flags & END_STREAM != 0 {
                 is_early_whole = true;
-                // What was on its way when the second request came.
+                // The bytes that were on their way when the second request came.
                 assert!(of_late < 1 << 20, "{of_late} bytes of the other one have come before");
             }
         }

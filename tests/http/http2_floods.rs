@@ -1,4 +1,4 @@
-//! HTTP/2: what a connection may cost, whatever its client sends or leaves unread.
+//! HTTP/2: limits of the cost of a connection, for anything that its client sends or leaves unread.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::http2::{FACTS, site};
 /// ENHANCE_YOUR_CALM (RFC 9113, 7).
 const CALM: u32 = 11;
 
-/// Somebody else is served at once while something goes on.
+/// Another client is served at once while an attack runs.
 fn others_are_served(server: &Server) {
     let begun = Stopwatch::start();
     assert_eq!(server.get("/a.txt").status, 200);
@@ -30,7 +30,7 @@ fn growth(server: &Server, f: impl FnOnce()) -> u64 {
     peak_memory(server.router()).saturating_sub(before)
 }
 
-/// What one connection may cost.
+/// Maximum cost of one connection.
 const MOST: u64 = 10 << 20;
 
 #[test]
@@ -96,7 +96,7 @@ fn resets_that_the_server_is_made_to_send_are_counted_too() {
     let post = request("POST", "/work.php", &[("content-length", "1")]);
     let zero = 0u32.to_be_bytes();
     let most = 0x7fff_ffffu32.to_be_bytes();
-    // What makes a server reset a stream (CVE-2025-8671); some end the connection at once.
+    // Frames that make a server reset a stream (CVE-2025-8671); some end the connection at once.
     let provocations: [&dyn Fn(u32) -> Vec<Vec<u8>>; 6] = [
         &|s| vec![frame(1, 5, s, &head), frame(kind::WINDOW_UPDATE, 0, s, &zero)],
         &|s| {
@@ -175,7 +175,7 @@ fn a_flood_of_frames_that_serve_nothing_is_cut_off() {
     // More than a head may have, but not absurdly more: these are answered one by one.
     let large = [request("GET", "/a.txt", &[]), field.repeat(5)].concat();
     let (head, rest) = large.split_at(16_000);
-    // What it is, what the log calls it, and the frames.
+    // The attack, its name in the log, and the frames.
     type Flood<'f> = (&'f str, &'f str, &'f dyn Fn(u32) -> Vec<u8>);
     let floods: [Flood<'_>; 9] = [
         ("PING", "PING", &|_| frame(kind::PING, 0, 0, &[7; 8])),
@@ -218,7 +218,7 @@ fn a_flood_of_frames_that_serve_nothing_is_cut_off() {
     );
 }
 
-/// What the log says of connections that were ended for what their clients did.
+/// The log lines about connections that were ended because of their clients.
 fn cut_off(server: &Server) -> Vec<String> {
     let start = format!(" listener {}: 127.0.0.1: HTTP/2 connection closed: ", server.address);
     let log = server.log();
@@ -228,7 +228,7 @@ fn cut_off(server: &Server) -> Vec<String> {
 #[test]
 fn a_connection_that_ends_for_what_its_client_does_is_one_line_in_the_log() {
     let server = site(json!({}));
-    // Who asks and leaves, or says goodbye, is none.
+    // A client that sends a request and leaves, or says goodbye, is no attacker.
     for goodbye in [vec![], frame(kind::GOAWAY, 0, 0, &[0; 8])] {
         let mut client = Http2::connect(server.address, &[]);
         client.get(1, "/a.txt");

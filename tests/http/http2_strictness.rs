@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::http2::site;
 
-/// What a head gets on a connection of its own.
+/// The response to a head on a connection of its own.
 fn asked(server: &Server, fields: &[(&str, &str)]) -> Answer {
     let mut client = Http2::connect(server.address, &[]);
     client.send(frame(kind::HEADERS, END_STREAM | END_HEADERS, 1, &block(fields)));
@@ -146,7 +146,7 @@ fn a_malformed_trailer_is_a_stream_error_and_no_script_runs() {
     assert_eq!(server.data("work"), "", "no script has run");
     let answer = send(&mut client, streams.next().unwrap(), &block(&[("x-a", ":path")]));
     assert!(answer.is_ok(), "the connection goes on: {answer:?}");
-    // `h2` ends the connection for what is no name.
+    // `h2` ends the connection for an invalid name.
     for name in ["X-Upper", ":unknown", ""] {
         let mut client = Http2::connect(server.address, &[]);
         let answer = send(&mut client, 1, &block(&[(name, "b")]));

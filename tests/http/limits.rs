@@ -326,16 +326,16 @@ fn clients_that_leave_cost_the_others_no_bandwidth() {
     assert!(waited < Duration::from_secs(10), "{waited:?}");
 }
 
-/// A crawler says who it is; its address in DNS must say so too, and lead back to it.
+/// A crawler names itself; the name of its address in DNS must agree, and lead back to the address.
 #[test]
 fn a_crawler_is_excepted_if_dns_confirms_its_name_and_not_if_it_only_says_so() {
     let [real, forged, stranger] = [7, 8, 9].map(|host| Ipv4Addr::new(127, 9, 9, host));
     let dns = Dns::start(None);
     dns.set_name(real, "crawl-7.googlebot.com");
     dns.set("crawl-7.googlebot.com", &[real.into()]);
-    // Who has an address chooses the name that it has in DNS.
+    // The owner of an address chooses its name in DNS.
     dns.set_name(forged, "crawl-7.googlebot.com");
-    // Anybody can have a machine of that company.
+    // Any customer can have a machine of that company.
     dns.set_name(stranger, "9.bc.googleusercontent.com");
     dns.set("9.bc.googleusercontent.com", &[stranger.into()]);
     let limit = json!({"preset": "crawlers", "rate": "1/h", "burst": 0, "zone": "crawlers"});

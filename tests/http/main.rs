@@ -1,4 +1,4 @@
-//! What clients say in HTTP/1.1 and HTTP/2, and what they are answered.
+//! Requests of clients in HTTP/1.1 and HTTP/2, and the responses.
 
 mod action_options;
 mod auth_request;

@@ -57,7 +57,7 @@ fn requests_are_copied_with_their_bodies_and_the_answers_dropped() {
     assert_eq!(server.send(chunked).text(), "3");
     assert!(asked(&shadow, 3)[2].starts_with("POST /tell.php HTTP/1.1\r\n"));
 
-    // Too long; refused; a copy itself. What a client writes in the field is no switch.
+    // Too long; refused; a copy itself. The client's value of the field has no effect.
     assert_eq!(server.send(post("/d", "0123456789a")).text(), "11");
     assert_eq!(server.get("/refused").status, 403);
     let marked =

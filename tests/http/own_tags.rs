@@ -1,4 +1,5 @@
-//! Entity tags of scripts and servers behind compression: what a browser returns leads to 304.
+//! Entity tags of scripts and servers behind compression: the tag that a browser returns leads to
+//! 304.
 
 use harness::client::Response;
 use harness::fastcgi::{Socket, cgi, fpm};

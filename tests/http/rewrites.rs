@@ -1,4 +1,4 @@
-//! Rewrites with a query: what scripts see, compared with nginx.
+//! Rewrites with a query, as scripts see them, compared with nginx.
 
 use harness::backends::Backend;
 use harness::{Server, Site};

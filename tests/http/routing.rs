@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
-/// Tells what a script learns of its request.
+/// Reports the request as a script sees it.
 const TELL: &str = "foreach (['REMOTE_ADDR', 'HTTPS', 'REQUEST_SCHEME', 'REQUEST_URI',
     'QUERY_STRING', 'SCRIPT_NAME', 'PATH_INFO'] as $name)
     echo $name, '=', $_SERVER[$name] ?? '-', \"\\n\";
@@ -152,7 +152,7 @@ fn an_answer_may_have_any_status() {
         empty.status == 999 && empty.body.is_empty() && empty.field("content-length") == Some("0")
     );
     for target in ["/0", "/100"] {
-        // Nobody takes that for an answer, so the connection ends.
+        // No client takes that for an answer, so the connection ends.
         let mut client = server.connect();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let all = String::from_utf8(client.everything()).unwrap();

@@ -1,10 +1,10 @@
-//! Requests that could be read in two ways: where a body ends, which host is meant, and what
-//! follows a request on its connection.
+//! Requests that could be read in two ways: where a body ends, which host is meant, and where the
+//! next request on a connection begins.
 
 use harness::{Server, Site};
 use serde_json::json;
 
-/// Says what it got: which request it was, and its body.
+/// Returns the method, target and body of the request.
 pub const ECHO: &str = "echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' [',
     file_get_contents('php://input'), ']';";
 
@@ -14,7 +14,7 @@ pub fn site() -> Site {
         .with(json!({"settings": {"http": {"chunked_transform": true}}}))
 }
 
-/// What an attacker wants to be taken for a request of its own.
+/// The bytes that an attacker wants to be read as a request of its own.
 const SMUGGLED: &str = "GET /a.php?smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Ends a connection that the request before has not ended.

@@ -26,7 +26,7 @@ const LENIENT: [&str; 12] = [
     "GET /#/../private/s HTTP/1.1\r\nHost: a\r\n",
 ];
 
-/// Heads that nobody takes.
+/// Heads that no parser accepts.
 const REFUSED: [&str; 10] = [
     "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
     "GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n",
@@ -44,7 +44,7 @@ fn ask(address: SocketAddr, head: &str) -> Response {
     Client::connect(address).send(format!("{head}Connection: close\r\n\r\n")).response()
 }
 
-/// Whether the server takes what only a lenient reading takes: all of it, or nothing.
+/// Whether the server accepts heads that only a lenient reading accepts: all of them, or none.
 fn is_lenient(address: SocketAddr) -> bool {
     assert_eq!(ask(address, "GET / HTTP/1.1\r\nHost: a\r\n").status, 204);
     assert_eq!(ask(address, "GET / HTTP/1.0\r\n").status, 204);
@@ -122,13 +122,13 @@ fn what_the_control_api_is_told_is_served_as_strictly_also_by_another_router() {
 
 // -- what is passed on --
 
-/// What a script tells about the request.
+/// The request as a script reports it.
 const FACTS: &str = "header('Content-Type: application/json'); echo json_encode([
     $_SERVER['SCRIPT_NAME'] . ($_SERVER['PATH_INFO'] ?? ''), $_SERVER['REQUEST_URI'],
     $_SERVER['HTTP_HOST'] ?? null, $_SERVER['SERVER_NAME']],
     JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);";
 
-/// `/private` is nobody's, the rest is another server's.
+/// `/private` is refused, the rest is passed to another server.
 fn guarded(raw: &Raw, http: Value) -> Server {
     let routes = json!([
         {"match": {"uri": ["/private", "/private/*"]}, "action": {"return": 403}},

@@ -64,8 +64,8 @@ fn the_connection_is_closed_without_a_byte() {
     }
 }
 
-/// Requests of one connection, sent at once: what was answered before is sent whole, what comes
-/// after is not served.
+/// Requests of one connection, sent at once: responses to earlier requests are sent whole, later
+/// requests are not served.
 #[test]
 fn earlier_responses_of_the_connection_are_sent_and_later_requests_are_not_served() {
     let server = site().serve();

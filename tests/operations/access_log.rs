@@ -1,5 +1,5 @@
-//! The access log of the whole server: every request has its line, whole, whatever happens to the
-//! file or the server meanwhile.
+//! The access log of the whole server: every request has its line, whole, after any event of the
+//! file or the server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -337,7 +337,7 @@ fn lines_reach_a_syslog_server_and_find_it_again_after_a_restart() {
     let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
     assert!(line.starts_with("<190>1 20") && line.contains(" web "), "{line}");
     assert!(line.ends_with(" access - /a\\xe2\\x82\\xac"), "{line}");
-    // Nobody was there at the start, and the server was started nevertheless.
+    // No reader was there at the start, and the server was started nevertheless.
     for _ in 0..2 {
         let _ = fs::remove_file(&socket);
         let syslog = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
@@ -374,7 +374,7 @@ fn a_slow_syslog_server_and_its_restart_lose_no_line() {
     let mut lines = Vec::new();
     load(&server, 500);
     receive(&syslog, 300, &mut lines);
-    // What it has not read is lost with it; the router has the rest.
+    // The lines that it has not read are lost with it; the router has the rest.
     syslog.set_nonblocking(true).unwrap();
     while syslog.recv(&mut [0; 500]).is_ok() {}
     drop(syslog);

@@ -41,7 +41,8 @@ fn complaint(output: &Output) -> String {
 
 // -- starting --
 
-/// Mistakes in the command line and in what it names have one status, which the units know.
+/// Mistakes in the command line and in the files that it names have one status, which the units
+/// know.
 #[test]
 fn what_somebody_must_mend_first_has_one_exit_status() {
     let place = tempfile::tempdir().unwrap();
@@ -459,7 +460,7 @@ fn unix_sockets_are_served_and_replaced_when_stale() {
         (_, site) = server.end(signal);
         assert_eq!(path.exists(), signal == Signal::KILL, "{signal:?}");
     }
-    // Somebody else's file is not replaced.
+    // A file of another user is not replaced.
     fs::write(&path, "precious").unwrap();
     let mut command = site.command(&free_address().to_string());
     let text = complaint(&programs::run(command.arg("--strict")));
@@ -485,7 +486,7 @@ fn a_second_server_with_the_same_pid_file_is_refused_and_the_first_is_not_distur
     assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
     assert_eq!(first.get("/a").text(), "a");
 
-    // What a server that was killed leaves is no hindrance, whoever reads it.
+    // Files that a killed server leaves are no hindrance, for any reader.
     let (_, _) = first.end(Signal::KILL);
     assert_eq!(fs::read_to_string(&pid_file).unwrap(), number);
     rustix::fs::fcntl_lock(&reader, FlockOperation::NonBlockingLockShared).unwrap();

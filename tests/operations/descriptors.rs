@@ -170,7 +170,7 @@ fn tls_handshakes_that_are_not_complete_give_way() {
     });
 }
 
-/// Whoever may speak for others is counted by its own address.
+/// A proxy that may speak for others is counted by its own address.
 #[test]
 fn the_address_of_the_transport_counts_behind_a_balancer() {
     let server = serve(json!({"proxy_protocol": {"source": "127.0.0.0/8"}}));

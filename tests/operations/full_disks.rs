@@ -1,5 +1,5 @@
-//! A disk that is full: who is affected, and that the status tells it until there is room, as the
-//! table in docs/hosting.md says.
+//! A disk that is full: the affected sites, and the status, which has the problem until there is
+//! room, as the table in docs/hosting.md says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn small_disk(site: &Site) -> Option<(SmallDisk, PathBuf)> {
     Some((SmallDisk::mount(&path, "0755")?, path))
 }
 
-/// Returns the exit status of `howdah status --problems`, and what it prints.
+/// Returns the exit status of `howdah status --problems`, and its output.
 fn problems(server: &Server) -> (Option<i32>, String) {
     let control = format!("unix:{}", server.site.control_socket().display());
     let mut command = Command::new(programs::howdah());
@@ -91,7 +91,7 @@ fn lines_of_an_access_log_wait_and_the_log_of_another_site_goes_on() {
     assert_eq!(server.get("/a.txt").text(), "a");
     eventually("it is logged", || (read(&full).lines().count() == 1).then_some(()));
     disk.fill();
-    // What is left of the file's last page takes the first ones.
+    // The rest of the file's last page takes the first ones.
     for _ in 0..300 {
         assert_eq!(server.get("/a.txt").text(), "a", "nobody is affected");
     }

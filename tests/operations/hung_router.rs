@@ -75,7 +75,7 @@ fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
     std::thread::scope(|scope| {
         let ask = |(method, target, body)| server.control(method, target, body);
         let asked = requests.map(|request| (request, scope.spawn(move || ask(request))));
-        // What the control process knows by itself is answered.
+        // Questions that the control process can answer by itself are answered.
         server.control("GET", "/config/listeners", "").succeeded();
         for (request, answer) in asked {
             let answer = answer.join().unwrap();
@@ -88,7 +88,8 @@ fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
     assert_eq!(server.router(), router, "both were stopped, and nothing is wrong with it");
 }
 
-/// Stops the router, and the supervisor, which would replace it. Returns what lets them go on.
+/// Stops the router, and the supervisor, which would replace it. Returns a function that lets them
+/// go on.
 fn stop_both(server: &Server) -> impl Fn() {
     let (supervisor, router) = (server.supervisor(), server.router());
     processes::signal(supervisor, Signal::STOP);

@@ -1,4 +1,4 @@
-//! What operators see: the command line, signals, logs, limits of open files.
+//! The server as operators see it: the command line, signals, logs, limits of open files.
 
 mod access_log;
 mod command;

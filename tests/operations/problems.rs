@@ -1,4 +1,4 @@
-//! What needs attention is told first, by exit statuses, and until it is mended.
+//! Problems that need attention are reported first, by exit statuses, and until they are solved.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ fn problems(server: &Server) -> (Option<i32>, String) {
     howdah(server, &["status", "--problems"])
 }
 
-/// A certificate that breaks while it is served stays in use, and nobody notices before it expires.
+/// A certificate that breaks while it is served stays in use, and is noticed only when it expires.
 #[test]
 fn a_certificate_that_breaks_while_it_is_served_is_told_until_it_is_mended() {
     let authority = Authority::new();

@@ -120,7 +120,7 @@ fn applications_without_processes_are_back_by_themselves_and_keep_none() {
     }
     names(&server, &broken);
 
-    // Nobody sends a request from now on.
+    // No client sends a request from now on.
     put_back(&sites.path("root"));
     fs::write(&ini, "precision = 9\n").unwrap();
     let worker = "<?php while (frankenphp_handle_request(fn() => print 'worker')) {}";

@@ -6,7 +6,7 @@ use std::fs;
 use harness::{Server, Site, eventually, programs, users};
 use serde_json::json;
 
-/// Runs a command of the server's control API. Returns its exit status and what it prints.
+/// Runs a command of the server's control API. Returns its exit status and its output.
 fn howdah(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let control = format!("unix:{}", server.site.control_socket().display());
     let mut command = std::process::Command::new(programs::howdah());

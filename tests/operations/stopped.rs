@@ -1,5 +1,5 @@
 //! Processes of the server that a signal has stopped (SIGSTOP): each is replaced after a second,
-//! and named in the log and by `howdah status`. What does not need it goes on.
+//! and named in the log and by `howdah status`. Work that does not need it goes on.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::hung_router::howdah;
 
-/// Two sites that share the start of PHP, and what scripts need to send mail.
+/// Two sites that share the start of PHP, and the settings that scripts need to send mail.
 fn two_sites(more: Value) -> Server {
     let code = "if ($_SERVER['QUERY_STRING'] === 'mail') exit(mail('a@example.org', 'Hello', 'x') \
                 ? 'sent' : 'not sent');

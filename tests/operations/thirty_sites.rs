@@ -286,7 +286,7 @@ impl Thirty {
     }
 }
 
-/// Returns the step of a site for what is below `/NAME/`.
+/// Returns the step of a site for paths below `/NAME/`.
 fn step(name: &str, section: &str) -> Value {
     let action = json!({"pass": format!("{section}/{name}"), "rewrite": "/index.php"});
     json!({"match": {"uri": format!("/{name}/*")}, "action": action})
@@ -451,7 +451,7 @@ fn ask_on(address: SocketAddr, keep: bool, done: &AtomicBool, answered: &AtomicU
     }
 }
 
-/// All sites run, and what they use breaks. The new server cannot run seven of them.
+/// All sites run, and the files that they use break. The new server cannot run seven of them.
 #[test]
 fn an_upgrade_amid_faults_loses_no_request_and_names_each_broken_site() {
     let Some((thirty, site)) = Thirty::new() else { return };

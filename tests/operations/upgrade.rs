@@ -104,7 +104,7 @@ fn no_request_is_lost_and_nothing_is_left_over() {
     let server = serve(
         Site::script("a.php", "header('Content-Length: 5'); echo 'hello';").file("a.txt", "hello"),
     );
-    // The first server has descriptors of whoever started the test.
+    // The first server has descriptors of the process that started the test.
     server.wait_for_end_of(server.upgrade());
     // A zygote may still be starting.
     let before = eventually("everything has started", || {
@@ -203,7 +203,7 @@ fn requests_end_when_their_time_is_over() {
     server.wait_for_log("settings/shutdown_timeout has passed");
 }
 
-/// A router that hangs, or that somebody has taken over, does not keep its server for ever.
+/// A router that hangs, or that an attacker has taken over, does not keep its server for ever.
 #[test]
 fn a_router_that_does_not_end_is_killed() {
     let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));
@@ -474,7 +474,7 @@ fn the_old_server_serves_again_if_the_new_one_dies_before_it_has_ended() {
     assert_eq!(server.get("/a.php").text(), "hello");
 }
 
-/// The end of the new server is the end of both: nobody wants the old one to serve again.
+/// The end of the new server is the end of both: the old one must not serve again.
 #[test]
 fn a_new_server_that_is_told_to_end_does_not_bring_the_old_one_back() {
     let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));

@@ -1,4 +1,4 @@
-//! What runs out: descriptors, and the memory of workers that leak.
+//! Exhaustion: of descriptors, and of the memory of workers that leak.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Scripts that fail, workers that die, and processes that are killed: what exactly is lost, and
-//! that everything else goes on.
+//! Scripts that fail, workers that die, and processes that are killed: the exact losses, and that
+//! everything else goes on.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -298,7 +298,7 @@ fn the_router_is_started_again_and_serves() {
 fn connections_wait_for_the_next_router() {
     let server = site().workers(1).serve();
     let router = server.router();
-    // Nobody starts the next one until these clients have come.
+    // The next one starts only when these clients have come.
     server.signal(Signal::STOP);
     processes::signal(router, Signal::KILL);
     eventually("the router is gone", || (!processes::is_alive(router)).then_some(()));

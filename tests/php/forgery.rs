@@ -1,4 +1,4 @@
-//! What clients and scripts write is neither a setting of PHP, nor a line of the log, nor markup.
+//! Text of clients and scripts is neither a setting of PHP, nor a line of the log, nor markup.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ fn who_speaks_fastcgi_to_the_server_sets_nothing_of_php() {
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 400 "), "{text}");
         assert!(!text.contains("root:"), "{text}");
     }
-    // Nor has a worker a socket of its own that somebody could speak to.
+    // Nor has a worker a socket of its own to which another process could connect.
     let listening = fs::read_to_string("/proc/net/unix").unwrap();
     for pid in server.workers().into_iter().chain([server.prototype()]) {
         for (_, target) in processes::descriptors(pid) {
@@ -74,7 +74,7 @@ fn spoken(socket: &Path, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
-    // What was not read may reset the connection.
+    // Unread bytes may reset the connection.
     let _ = stream.read_to_end(&mut answer);
     answer
 }

@@ -1,4 +1,4 @@
-//! Forms and uploads: what they may cost, and that their files are removed.
+//! Forms and uploads: limits of their cost, and the removal of their files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

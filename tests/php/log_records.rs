@@ -1,5 +1,5 @@
-//! What scripts say in the log: one record for each message, whole, with the request it is about;
-//! and one for all that a request writes to standard output and error.
+//! Messages of scripts in the log: one record for each message, whole, with the request it is
+//! about; and one for all that a request writes to standard output and error.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -262,7 +262,7 @@ fn a_script_that_floods_the_log_waits_and_loses_nothing() {
 
 #[test]
 fn long_targets_and_dying_workers_do_not_lift_the_limit_of_the_log() {
-    // Each record has the target in it, and what a dead worker left is taken at once.
+    // Each record has the target in it, and the records of a dead worker are taken at once.
     let script =
         "if (pcntl_fork() === 0) { usleep(300000); posix_kill(posix_getppid(), SIGKILL); exit; }
         while (true) error_log('x');";

@@ -1,4 +1,4 @@
-//! The process that sends mail: its limits, and what scripts may try against it.
+//! The process that sends mail: its limits, and attacks of scripts on it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;

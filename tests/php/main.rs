@@ -1,5 +1,5 @@
-//! Applications: their workers, their limits, and what their scripts do to themselves and to the
-//! server.
+//! Applications: their workers, their limits, and the effects of their scripts on themselves and on
+//! the server.
 
 mod crash_loops;
 mod exhaustion;

@@ -1,5 +1,5 @@
-//! What scripts start: programs in the foreground and the background, copies of themselves, and
-//! as many of them as they can.
+//! Processes that scripts start: programs in the foreground and the background, copies of
+//! themselves, and as many of them as they can.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -94,7 +94,8 @@ fn a_fork_bomb_of_shells_that_left_the_worker_ends_with_the_application() {
     eventually("it goes on after its script", || (processes_of(user).len() > 10).then_some(()));
     let begun = Instant::now();
     meanwhile(&server, || begun.elapsed() > Duration::from_millis(300));
-    // The prototype is killed: nobody is left to end what it has adopted but the supervisor.
+    // The prototype is killed: only the supervisor is left to end the processes that it has
+    // adopted.
     let prototypes: Vec<_> = server
         .processes()
         .into_iter()

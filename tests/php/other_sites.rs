@@ -1,5 +1,4 @@
-//! What one application's files can do to the others: nothing, also when the server starts or
-//! changes.
+//! Files of one application have no effect on the others, also when the server starts or changes.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +7,7 @@ use harness::{Server, Site, eventually, open_to_all, processes};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// What a document has on top for another site with a root of its own and these changes.
+/// Further members of a document for another site with a root of its own and these changes.
 fn other_site(root: &Path, changes: Value) -> Value {
     fs::create_dir_all(root).unwrap();
     open_to_all(root, 0o755);
@@ -148,7 +147,8 @@ fn while_an_application_is_prepared_the_others_get_the_workers_that_they_need() 
 
 #[test]
 fn nobody_else_can_open_the_lock_file_of_opcache() {
-    // Who had it open could hold its lock, and PHP would wait for that when it is loaded.
+    // A process that has it open could hold its lock, and PHP would wait for that when it is
+    // loaded.
     let server = Site::script(
         "a.php",
         "echo json_encode([ini_get('opcache.lockfile_path'), opcache_get_status(false) !== \

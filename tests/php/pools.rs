@@ -9,7 +9,7 @@ use harness::{Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// Works for a while, and tells who did.
+/// Works for a while, and returns the worker's process id.
 const WORKS: &str = "usleep((int) ($_GET['us'] ?? 20000)); echo getmypid();";
 
 fn site(processes: serde_json::Value) -> Site {

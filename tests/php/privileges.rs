@@ -1,4 +1,4 @@
-//! What a worker and the programs that it starts hold: privileges, descriptors, files.
+//! Privileges, descriptors and files of a worker and of the programs that it starts.
 
 use std::fs;
 use std::io::Read;
@@ -35,8 +35,8 @@ fn workers_have_no_privileges_and_cannot_gain_any() {
     }
 }
 
-/// Whether a descriptor leads to something that a worker has no use for. Sockets are told apart
-/// by who else has them: the listening one is the supervisor's.
+/// Whether a descriptor leads to a file that a worker has no use for. Sockets are told apart by the
+/// other processes that have them: the listening one is the supervisor's.
 fn is_not_a_workers(server: &Server, target: &str) -> bool {
     let listening = processes::descriptors(server.supervisor());
     let sockets: Vec<_> = listening.iter().map(|(_, name)| name.as_str()).collect();

@@ -66,7 +66,7 @@ fn a_slow_request_is_logged_with_its_stack_also_while_it_sleeps_and_is_not_distu
         format!("#6 include() at {b}:20"),
         format!("#7 {{main}} at {a}:1"),
     ];
-    // What PHP 8.4 calls it.
+    // Its name in PHP 8.4.
     let calls = lines[1..].iter();
     let calls: Vec<_> = calls
         .map(|line| line.replace(r"{closure:Shop\Cart::total():5}", r"Shop\{closure}"))

@@ -1,4 +1,4 @@
-//! What an application does, as it can be seen from outside: also when it can hardly do more.
+//! The activity of an application, as seen from outside, also when it is overloaded.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -201,7 +201,7 @@ fn scripts_get_the_array_of_fpm_get_status() {
         assert_eq!(own["query-string"], "a=%C3%A4&b");
         assert!(own["last-request-cpu"].is_number() && own["start-time"].is_u64(), "{own}");
     }
-    // Also when nobody waits for the answer any more.
+    // Also when no client waits for the answer any more.
     let file = watched(
         "fastcgi_finish_request(); file_put_contents(getenv('DATA') . '/pool', \
          fpm_get_status()['pool']);",

@@ -49,7 +49,7 @@ fn limited(limit: Duration) -> Site {
 /// Enough for a short script on a busy machine.
 const LONG: Duration = Duration::from_secs(4);
 
-/// The least of some measurements: what the server does, without what a busy machine adds.
+/// The least of some measurements: the cost of the server, without the delays of a busy machine.
 fn least(server: &Server, target: &str) -> Duration {
     (0..2)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! `howdah worker-check`: finds what differs between the classic mode and worker mode.
+//! `howdah worker-check`: finds differences between the classic mode and worker mode.
 
 use std::process::{Command, Output};
 

@@ -319,7 +319,7 @@ fn the_end_of_a_template_is_not_noticed_by_visitors() {
             eventually("there is another template", other);
         }
     });
-    // No worker has been left that nobody counts.
+    // No uncounted worker has been left.
     eventually("there are two workers", || (server.running_workers().len() == 2).then_some(()));
 }
 

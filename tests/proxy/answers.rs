@@ -1,4 +1,4 @@
-//! What comes back from back ends, and at whose pace.
+//! Responses of back ends, and the pace at which they are sent.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,5 +1,5 @@
-//! What neither a client nor a server behind the proxy may decide: where a message ends, who the
-//! client is, which fields are passed on.
+//! Decisions that neither a client nor a server behind the proxy may make: where a message ends,
+//! who the client is, which fields are passed on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use harness::time::{Stopwatch, patience};
 use harness::{Server, Site, free_address, free_listener, processes};
 use serde_json::json;
 
-/// Another HTTP server. It answers the requests of each connection with what it is given, one
-/// after the other, and the last of that again and again, before it reads their bodies; and keeps
-/// what it was asked.
+/// Another HTTP server. It answers the requests of each connection with the given responses, one
+/// after the other, and the last of them again and again, before it reads their bodies; and keeps
+/// the requests.
 struct Backend {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -109,8 +109,8 @@ fn what_comes_before_it_is_asked_for_is_nobodys_answer() {
     for _ in 0..20 {
         assert_eq!(server.get("/").text(), "good");
     }
-    // It comes when the connection is idle. (When it comes later, after the next request was sent,
-    // nobody can tell.)
+    // It comes when the connection is idle. (If it comes later, after the next request was sent,
+    // the two cannot be told apart.)
     let listener = free_listener();
     let late = Backend { address: listener.local_addr().unwrap(), asked: Arc::default() };
     let (told, heard) = mpsc::channel();

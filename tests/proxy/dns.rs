@@ -11,7 +11,7 @@ use harness::tls::Authority;
 use harness::{Server, Site, eventually, free_address};
 use serde_json::{Value, json};
 
-/// What a server does with a connection, given its address and how many there were before.
+/// The behaviour of a server for a connection, given its address and the number of earlier ones.
 type Serve = fn(TcpStream, IpAddr, usize);
 
 /// Serves each connection on a thread of its own.

@@ -8,7 +8,8 @@ use harness::time::patience;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
-/// Serves the site through a FastCGI server: a script by its path, or by what a share finds.
+/// Serves the site through a FastCGI server: a script by its path, or by the file that a share
+/// finds.
 fn serve(site: Site, server: &FastCgi, changes: Value) -> Server {
     let root = site.root();
     let application = json!({"type": "fastcgi", "server": server.address, "root": root});

@@ -1,5 +1,5 @@
-//! Back ends that are hostile or broken, behind HTTP and behind FastCGI: what their own client
-//! gets, what the log says, and that no other client notices.
+//! Back ends that are hostile or broken, behind HTTP and behind FastCGI: the response to their own
+//! client, the log lines, and that no other client notices.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use harness::raw::{Connection, Raw};
 use harness::{Server, Site, processes};
 use serde_json::{Value, json};
 
-/// Patient enough for a busy machine, but with who says nothing or stops within a body.
+/// Long enough for a busy machine, except for servers that are silent or stop within a body.
 fn timeouts(first_byte: u32) -> Value {
     json!({"connect": 30, "send": 30, "first_byte": first_byte, "read": 3})
 }
@@ -59,7 +59,7 @@ fn fastcgi_taking(backend: &Raw, first_byte: u32, buffering: bool) -> Server {
         .serve()
 }
 
-/// What a back end does with a request.
+/// The behaviour of a back end for a request.
 #[derive(Clone)]
 enum Deed {
     /// Says this and closes the connection.
@@ -151,7 +151,7 @@ fn end() -> Vec<u8> {
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// A client asks for `/bad` and gets `status`, another one gets what is its own; the log says
+/// A client that asks for `/bad` gets `status`, another one gets its own response; the log says
 /// `why`.
 fn check(server: &Server, deed: &Deed, status: u16, why: &str) {
     let bytes = deed.bytes();
@@ -242,7 +242,7 @@ fn a_body_of_another_length_than_announced_reaches_nobody_else() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (answer, text, cut) in [
-        // Too much: what is beyond the end is nobody's.
+        // Too much: the bytes beyond the end belong to no response.
         (format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody{poison}"), "body", false),
         (format!("{chunked}4\r\nbody\r\n0\r\n\r\n{poison}"), "body", false),
         (format!("HTTP/1.1 204 No Content\r\n\r\n{poison}"), "", false),
@@ -296,7 +296,7 @@ fn an_answer_that_comes_while_the_body_is_sent_disturbs_nobody() {
 
 #[test]
 fn clients_that_share_connections_get_their_own_answers() {
-    // Each answer names its request; some come with what nobody has asked for.
+    // Each answer names its request; some come with bytes that no request has asked for.
     let number = Arc::new(AtomicUsize::new(0));
     let raw = Raw::new(move |connection| {
         while let Some(head) = connection.request() {

@@ -1,5 +1,5 @@
-//! The whole server as a proxy, in front of a real nginx and of a server that tells what reached
-//! it: what an action adds to responses holds for those of other servers too.
+//! The whole server as a proxy, in front of a real nginx and of a server that reports its requests:
+//! additions of an action to responses apply to those of other servers too.
 
 use std::fs;
 use std::io::Read;
@@ -32,7 +32,7 @@ fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
     client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
     let response = if method == "HEAD" { client.head_response() } else { client.response() };
     if !response.cut {
-        // Whatever came, the next response on the connection is in its place.
+        // In all cases, the next response on the connection is in its place.
         client.send("OPTIONS /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.response();
         assert!(client.is_closed());
@@ -47,7 +47,7 @@ fn gunzipped(response: &Response) -> Vec<u8> {
     plain
 }
 
-/// What the server in Python says reached it.
+/// The request as the server in Python reports it.
 fn echoed(response: &Response) -> Value {
     assert_eq!(response.status, 200, "{response:?}");
     serde_json::from_slice(&response.body).expect("JSON")
@@ -266,7 +266,7 @@ fn responses_of_other_servers_are_compressed() {
         assert_eq!(compressed.field("Vary"), Some("Accept-Encoding"));
     }
     assert_eq!(ask(&server, "GET", "/text", accepts).field("ETag"), Some("W/\"t\""));
-    // What the server has compressed itself is not compressed again.
+    // A response that the server has compressed itself is not compressed again.
     let encoded = ask(&server, "GET", "/encoded", accepts);
     assert!(gunzipped(&encoded) == ask(&server, "GET", "/text", "").body);
 }
@@ -348,7 +348,7 @@ fn fields_are_set_in_responses_of_other_servers() {
     assert_eq!(text.field("Access-Control-Allow-Origin"), Some("https://example.org"));
     let head = ask(&server, "HEAD", "/text", origin);
     assert_eq!((head.field("X-Path"), head.field("ETag")), (Some("/text"), None));
-    // What the application says counts.
+    // The application's own field counts.
     assert_eq!(ask(&server, "GET", "/chunks", "").field("X-Frame-Options"), Some("DENY"));
     // Errors keep their fields, but are as careful.
     let broken = ask(&server, "GET", "/broken", "");

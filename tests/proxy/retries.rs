@@ -1,5 +1,5 @@
-//! Requests that another server gets, clients that stay with their server, and what an action
-//! changes of the requests that it passes on.
+//! Requests that another server gets, clients that stay with their server, and changes by an action
+//! to the requests that it passes on.
 
 use std::time::Duration;
 

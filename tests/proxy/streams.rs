@@ -9,7 +9,7 @@ use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, request};
 use harness::{Server, Site, free_address, free_listener};
 use serde_json::{Value, json};
 
-/// A server that answers each connection with what the test says, when it says so.
+/// A server that answers each connection with the bytes of the test, at the test's time.
 fn backend() -> (SocketAddr, Receiver<TcpStream>) {
     let listener = free_listener();
     let address = listener.local_addr().unwrap();

@@ -156,7 +156,7 @@ fn a_stream_of_http_2_becomes_a_websocket() {
     client.send(frame(kind::DATA, END_STREAM, 1, b"the end"));
     assert_eq!(content(&mut client, 1, usize::MAX), ("the endbye".to_owned(), true));
 
-    // Whoever does not speak it must not seem to.
+    // A server that does not speak it must not seem to.
     for (stream, path, protocol) in
         [(5, "/plain", "websocket"), (7, "/file.txt", "websocket"), (9, "/chat", "connect-udp")]
     {

@@ -16,7 +16,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// nginx with a certificate for these names, which tells what it knows of the connection.
+/// nginx with a certificate for these names, which reports facts about the connection.
 fn nginx(authority: &Authority, names: &[&str]) -> Backend {
     let (chain, key) = authority.issue(names);
     Backend::nginx_with(
@@ -51,7 +51,7 @@ fn serve(address: SocketAddr, authority: &Authority, tls: Value, more: Value) ->
     site.with(changes).serve()
 }
 
-/// What nginx says: name, whether a certificate was verified, whether a session was taken up
+/// The report of nginx: name, whether a certificate was verified, whether a session was taken up
 /// again, and the number of the connection.
 fn facts(response: &Response) -> Vec<String> {
     assert_eq!(response.status, 200, "{response:?}");
@@ -178,8 +178,8 @@ fn what_comes_before_the_handshake_is_no_answer() {
     }
 }
 
-/// A server that reads slowly, and nothing but the head while it is held up. It answers how many
-/// bytes of a body have come, and what they add up to.
+/// A server that reads slowly, and nothing but the head while it is held up. It answers with the
+/// number of bytes of a body, and their checksum.
 #[derive(Clone)]
 struct Slow {
     address: SocketAddr,
@@ -205,7 +205,7 @@ impl Slow {
         let beside = slow.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // What fails shows in the test.
+                // Failures show in the test.
                 let _ = beside.serve(stream, &config);
             }
         });
@@ -260,7 +260,7 @@ impl Slow {
     }
 }
 
-/// How many bytes these are, and what they add up to in this order.
+/// Returns the number of bytes, and a checksum of them.
 fn sum(bytes: impl Iterator<Item = u8>) -> String {
     let (count, sum) = bytes.fold((0, 0u64), |(count, sum), byte| {
         (count + 1, sum.wrapping_mul(31).wrapping_add(u64::from(byte)))

@@ -11,7 +11,7 @@ use harness::tls::{Authority, get};
 use harness::{Server, Site, eventually, free_address, free_listener, processes};
 use serde_json::{Value, json};
 
-/// Where nobody listens, of all tests.
+/// An address on which no test listens.
 fn nobody() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(free_address)
@@ -53,7 +53,7 @@ fn an_authority_that_cannot_be_reached_stops_nothing() {
     assert!(shown["expires"].is_null() && shown["renewal"]["next"].is_string(), "{shown}");
     assert!(shown["renewal"]["error"].as_str().unwrap().contains(&nobody().to_string()));
     server.wait_for_log(&format!("certificate acme:a.example: {}: ", nobody()));
-    // Nothing is shown that nobody vouches for.
+    // No certificate is shown without an authority that vouches for it.
     let client = Authority::new().client(None, &[]);
     assert!(get(secure, &client, "a.example", "/").is_err());
     eventually("the failed handshake is counted", || {

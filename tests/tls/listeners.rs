@@ -16,7 +16,7 @@ const FACTS: &str = "$f = []; foreach ($_SERVER as $name => $value) { \
     if (preg_match('/^(SSL_|HTTPS|REQUEST_SCHEME)/', $name)) { $f[$name] = $value; } } \
     header('Content-Type: application/json'); echo json_encode($f);";
 
-/// A site whose certificate and key are files that only who started the server may read.
+/// A site whose certificate and key are files that only the user that started the server may read.
 fn secure(authority: &Authority, tls: Value) -> Server {
     secure_with(authority, tls, json!({}))
 }

@@ -48,7 +48,7 @@ fn a_directory_is_served_over_https_by_an_authority_of_its_own() {
     assert!(said.contains(&format!("curl --cacert {authority}")), "{said}");
     assert!(said.contains("update-ca-certificates") && said.contains("Firefox"), "{said}");
     assert!(said.contains(&format!("Serving https://{}/", server.address)), "{said}");
-    // Who trusts it need not do so again after a restart, also if the names are others.
+    // A client that trusts it need not do so again after a restart, also if the names are others.
     let (_, site) = server.end(Signal::TERM);
     let site = site.argument("--domain").argument("other.test");
     let server = site.serve();
