@@ -226,6 +226,12 @@ class Links(RuleTest):
                           "a.md:2: the link leads nowhere: b.md", "a.md:3: the link leads nowhere: p.png",
                           "a.md:4: a.md has no heading #none", "a.md:5: the link leads nowhere")
 
+    def test_named_paths_exist(self):
+        files = {"crates/one/src/lib.rs": "", "a.md": "`crates/one/src/lib.rs`, `crates/one`, `tests/SUBJECT/x.rs`\n"}
+        self.assert_accepts(lint.named_paths, files)
+        self.assert_finds(lint.named_paths, files | {"b.md": "\n`crates/one/src/none.rs`\n"},
+                          "b.md:2: there is no crates/one/src/none.rs")
+
 
 class Imports(RuleTest):
     """Rings among the top-level modules of a crate called `wire`."""

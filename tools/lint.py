@@ -11,7 +11,7 @@ The rules, in the order of RULES below: that the table in ARCHITECTURE.md has al
 be (from this table); how much of it (tools/unsafe-budget.json); that only C
 calls Zend, and one file differs by version; the size of files; that no top-level modules of a crate
 import each other in a ring; generated parts
-(tools/generate.py); links between documents; the tests that docs/security.md and
+(tools/generate.py); links between documents; paths that they name; the tests that docs/security.md and
 tests/security/README.md name; reasons for bans. Only files
 that git knows or would add are looked at.
 """
@@ -430,6 +430,19 @@ def document_links(tree):
                 yield name, line, f"{known} has no heading #{anchor}; its headings: {', '.join(sorted(anchors(tree.texts[known])))}"
 
 
+# A path of the project between backticks; placeholders have capital letters.
+NAMED_PATH = re.compile(r"`((?:crates|fuzz|tests|tools)/[a-z0-9_./-]+)`")
+
+
+def named_paths(tree):
+    """A path that a document names exists."""
+    for name in tree.of_kind("md"):
+        for found in NAMED_PATH.finditer(tree.texts[name]):
+            path = found.group(1).rstrip("/")
+            if path not in tree.paths and not any(other.startswith(path + "/") for other in tree.paths):
+                yield name, line_of(tree.texts[name], found.start()), f"there is no {path}; correct the path or add the file"
+
+
 # Where tables name tests: a page, and the heading behind which they begin.
 ATTACKS = {"docs/security.md": "## Memory of the router", "tests/security/README.md": "# Attacks and their tests"}
 # A file of tests, the word for those in crates, or the name of a test.
@@ -500,7 +513,7 @@ def new_subjects(root, commits=None):
 
 CRATE_RULES = (crate_names, unsafe_crates)
 RULES = (unsafe_budget, zend_in_c_only, versions_in_one_file, file_sizes, module_rings,
-         generated_parts, document_links, attack_tests, bans_have_reasons)
+         generated_parts, document_links, named_paths, attack_tests, bans_have_reasons)
 
 
 def problems_of(tree):
