@@ -26,7 +26,7 @@ const STUCK: Duration = Duration::from_secs(60);
 /// hundredths of a second, but the machine may be busy.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Served,

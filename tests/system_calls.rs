@@ -73,7 +73,7 @@ fn warm_server() -> Server {
         .file("small.txt", "Hello, world!")
         .file("hello.php", "<?php echo 'Hello, world!';")
         .workers(1);
-    // OPcache does not keep what was changed within two seconds.
+    // OPcache does not keep files that were changed within two seconds.
     let past = SystemTime::now() - Duration::from_secs(3600);
     for name in ["small.txt", "hello.php"] {
         let file = File::options().write(true).open(site.root().join(name)).unwrap();
@@ -82,7 +82,7 @@ fn warm_server() -> Server {
     let server = site.serve();
     server.workers();
     let mut client = server.connect();
-    // Nor does the router what was changed within two seconds, counted in whole ones.
+    // Nor does the router keep files that were changed within two seconds, counted in whole ones.
     let written = Instant::now();
     while written.elapsed() < Duration::from_secs(4) {
         one_by_one(&mut client, "/small.txt", 1);
@@ -112,7 +112,7 @@ fn warm_server_with_rules(rules: &[(&str, &str)]) -> Server {
     let routes = json!([{"action": {"share": share, "htaccess": true}}]);
     let server = site.with(json!({"routes": routes})).serve();
     let mut client = server.connect();
-    // The router does not keep what was changed within two seconds, counted in whole ones.
+    // The router does not keep files that were changed within two seconds, counted in whole ones.
     let written = Instant::now();
     while written.elapsed() < Duration::from_secs(4) {
         for name in RULED {

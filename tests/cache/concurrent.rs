@@ -128,7 +128,7 @@ fn a_thousand_clients_of_a_page_that_is_refreshed_cost_one_computation() {
     assert_eq!(origin.asked().len(), 2);
 }
 
-/// An origin in trouble is not asked by all who have waited, at once.
+/// An origin in trouble is not asked by all waiting requests at once.
 #[test]
 fn a_thousand_clients_of_an_expired_page_ask_a_failing_origin_once() {
     for fields in [

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::conformance::{date, is_stored, lines, stored_then};
 use super::origin::{ask, cached, get, is_hit, origin, page, response};
 
-/// Returns what of "/", "/b" and "/d/c" is stored after a request, whose response has this status
+/// Returns which of "/", "/b" and "/d/c" are stored after a request, whose response has this status
 /// and these fields.
 fn left_after(method: &str, target: &str, asked: &str, status: &str, fields: &str) -> [bool; 3] {
     let (own, status, fields) = (method.to_owned(), status.to_owned(), lines(fields));

@@ -389,8 +389,8 @@ fn an_answer_to_a_body_that_is_still_coming_does_not_break_the_connection() {
     }
 }
 
-/// Scenario: a script names a protected file for the server, and tells a browser early what it
-/// needs.
+/// Scenario: a script names a protected file for the server, and names the browser's further files
+/// early.
 #[test]
 fn an_early_hint_has_only_fields_that_the_final_response_could_have() {
     let code = "header('Link: </a.css>; rel=preload'); header('X-Accel-Redirect: /secret');

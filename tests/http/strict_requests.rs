@@ -164,7 +164,7 @@ fn a_fragment_does_not_lead_around_a_route() {
         assert_eq!(ask(strict.address, &head).status, 400, "{target}");
     }
     assert!(raw.asked().is_empty());
-    // Unit takes them. Then what the rules have not seen nobody sees.
+    // Unit takes them. The parts that the rules have not seen are not passed on.
     let lenient = guarded(&raw, json!({"strict_requests": false}));
     for target in targets {
         let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n");

@@ -1,4 +1,4 @@
-//! Descriptors run short: one client cannot hold them all, and what is in hand goes on.
+//! Descriptors run short: one client cannot hold them all, and requests in progress go on.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -255,7 +255,7 @@ fn files_that_are_kept_open_leave_room_for_connections() {
         let open = processes::descriptors(server.router()).into_iter();
         open.filter(|(_, target)| target.starts_with(&root)).count()
     };
-    // What was just written is not.
+    // A file that was just written is not.
     eventually("some are kept", || {
         for name in &names {
             assert_eq!(server.get(&format!("/{name}")).body.len(), 300 << 10);

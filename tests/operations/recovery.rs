@@ -260,8 +260,8 @@ fn a_root_on_a_drive_that_does_not_answer_is_told_and_others_are_still_looked_at
     names(&server, &[]);
 }
 
-/// Each of its processes runs the worker script itself, as they would share what it has left open.
-/// So the prototype goes on when the script breaks.
+/// Each of its processes runs the worker script itself, as they would share the files that it has
+/// left open. So the prototype goes on when the script breaks.
 #[test]
 fn processes_that_could_not_start_are_tried_again_without_a_request() {
     let site = Site::new();

@@ -317,7 +317,7 @@ fn applications_have_neither_the_variables_nor_the_sockets_of_the_service_manage
     }
 }
 
-/// The interval is short, so that the test is; what it shows does not depend on it.
+/// The interval is short, so that the test is; the result does not depend on it.
 #[test]
 fn the_watchdog_is_fed_only_while_the_router_answers() {
     let manager = Manager::new();

@@ -176,7 +176,7 @@ impl Thirty {
         TcpListener::bind(("127.0.0.1", self.port)).unwrap()
     }
 
-    /// Breaks what [`Thirty::spoil`] does, but for the port.
+    /// Breaks the same files as [`Thirty::spoil`], but not the port.
     fn spoil_files(&self) {
         let place = &self.place;
         place.write("worker/worker.php", "<?php this is no PHP");
@@ -189,7 +189,7 @@ impl Thirty {
         fs::remove_dir_all(place.path("logs")).unwrap();
     }
 
-    /// Mends what [`Thirty::spoil`] has broken, but for the port.
+    /// Repairs the files that [`Thirty::spoil`] has broken, but not the port.
     fn mend(&self) {
         let place = &self.place;
         place.write("worker/worker.php", WORKER);

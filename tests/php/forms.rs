@@ -26,7 +26,7 @@ fn form_site() -> Site {
     }}}}}))
 }
 
-/// Posts a form within a time and to a worker that lives on; returns what the script counted.
+/// Posts a form within a time and to a worker that lives on; returns the counts of the script.
 fn post_within(server: &Server, limit: Duration, kind: &str, body: &[u8]) -> Vec<u64> {
     let worker = server.workers()[0];
     let (begun, used) = (Stopwatch::start(), processes::processor_time(worker));

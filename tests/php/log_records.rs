@@ -235,7 +235,7 @@ fn a_flood_on_standard_error_delays_nobody_and_keeps_no_worker() {
 
 #[test]
 fn a_script_that_floods_the_log_waits_and_loses_nothing() {
-    // 16 MiB are four seconds of what an application may write, but for what it may at once.
+    // 16 MiB are four seconds at the rate at which an application may write, apart from the burst.
     let floods = [
         "for ($n = 0; $n < 4096; $n++) error_log($n . str_repeat(' word', 800) . ' END');",
         "$error = fopen('php://stderr', 'w');

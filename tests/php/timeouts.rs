@@ -1,4 +1,4 @@
-//! The time limit of scripts: in whatever a script waits, whoever waits for it, and what it says.
+//! The time limit of scripts: in all calls that wait, for all clients, and its messages.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -149,7 +149,8 @@ fn a_script_that_floods_its_answer_or_the_log_keeps_nobody_from_being_served() {
             (slowest, served) = (slowest.max(asked.elapsed()), served + 1);
         }
         println!("{how}: {served} served meanwhile, the slowest in {slowest:?}");
-        // Without a bound on what is taken at once it would be the time limit of the other one.
+        // Without a bound on the bytes that are taken at once it would be the time limit of the
+        // other one.
         assert!(slowest < Duration::from_secs(20), "{how}: {slowest:?}");
         processes::signal(worker, rustix::process::Signal::KILL);
         reader.join().expect("it is cut, or told so");

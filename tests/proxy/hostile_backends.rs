@@ -247,7 +247,7 @@ fn a_body_of_another_length_than_announced_reaches_nobody_else() {
         (format!("{chunked}4\r\nbody\r\n0\r\n\r\n{poison}"), "body", false),
         (format!("HTTP/1.1 204 No Content\r\n\r\n{poison}"), "", false),
         (format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n{poison}"), "", false),
-        // Too little, or not what was announced: the client can tell.
+        // Too little, or not the announced content: the client can tell.
         ("HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\nbody".to_owned(), "body", true),
         (format!("{chunked}4\r\nbody\r\n"), "body", true),
         (format!("{chunked}400\r\nbody"), "body", true),

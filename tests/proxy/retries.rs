@@ -179,7 +179,7 @@ fn an_action_has_its_own_patience() {
     server.wait_for_log("no response came in time (routes/0/action/timeouts/first_byte)");
 }
 
-/// The application passed over what its upstream said.
+/// Scenario: the application ignored the timeouts of its upstream.
 #[test]
 fn an_application_has_the_patience_of_its_upstream() {
     let silent = Raw::new(|connection| connection.wait_for_end());

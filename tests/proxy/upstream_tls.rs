@@ -186,7 +186,7 @@ struct Slow {
     is_held_up: Arc<AtomicBool>,
     /// Heads that it has read.
     asked: Arc<AtomicUsize>,
-    /// Bytes behind heads that it has read, what frames a body included.
+    /// Bytes behind heads that it has read, framing of bodies included.
     came: Arc<AtomicUsize>,
 }
 
@@ -239,7 +239,7 @@ impl Slow {
             self.came.fetch_add(count, Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
-        // In what frames chunks there is no such letter.
+        // The framing of chunks has no such letter.
         let letters = body.iter().copied().filter(|byte| (b'p'..=b'z').contains(byte));
         let answer = sum(letters);
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len())?;

@@ -387,7 +387,7 @@ fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
             processes::signal(pid, Signal::STOP);
             // It runs on for a moment, and could become another program after its title was read.
             while state(pid).is_some_and(|state| !"TZ".contains(state)) {}
-            // First the server looks at what there is, PHP for example; it can be traced then, and
+            // First the server examines the machine, PHP for example; it can be traced then, and
             // knows nothing that scripts of its user do not.
             if title(pid).contains("\0serve\0") && !lists(supervisor) {
                 return Some(pid);

@@ -1,7 +1,7 @@
 //! HTTP/2 (RFC 9113): a connection from its preface to its last stream.
 //!
-//! The crate `h2` implements frames, header compression and flow control. This module bounds what a
-//! client can make the server do:
+//! The crate `h2` implements frames, header compression and flow control. This module bounds the
+//! work that a client can cause:
 //!
 //! 1. A request becomes the text of an HTTP/1 head and is read by the same parser (`head`), so that
 //!    limits, checks and the requests that handlers see are the same.

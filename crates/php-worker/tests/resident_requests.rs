@@ -231,8 +231,8 @@ fn an_exception_at_the_end_of_a_request_is_an_error_of_it() {
     assert_eq!(resident.text("echo 'next';"), "next");
 }
 
-/// A filter of the output may remove secrets. As in classic PHP, nothing of what it was to change
-/// is sent if it fails; only what a function of the script sends itself.
+/// A filter of the output may remove secrets. As in classic PHP, the output that it was to change
+/// is not sent if it fails; only the output that a function of the script sends itself.
 #[test]
 fn what_a_filter_of_the_output_could_not_change_is_not_sent() {
     const THROW: &str = "function () { throw new Exception('lost'); }";

@@ -1,7 +1,7 @@
 //! The log lines that requests cause, limited for each site, so that the clients and scripts of one
-//! neither fill the log nor silence the lines of others. A site is what
-//! [`Routed::site`](crate::route::Routed::site) returns: an application, a share, an upstream; else
-//! the listener.
+//! neither fill the log nor silence the lines of others. A site is the result of
+//! [`Routed::site`](crate::route::Routed::site): an application, a share, an upstream; else the
+//! listener.
 //!
 //! 1. Lines about problems are limited by their bytes, to the lasting rate of an application.
 //! 2. Lines about actions of clients are limited by their number. One client has half of them.

@@ -1,8 +1,8 @@
 //! DNS queries for the addresses of a name, or the names of an address, and their responses (RFC
 //! 1035).
 //!
-//! Anybody who can send a datagram can forge a response. A response that does not repeat the id and
-//! the question is therefore ignored. Aliases are followed within the same response.
+//! Any host that can send a datagram can forge a response. A response that does not repeat the id
+//! and the question is therefore ignored. Aliases are followed within the same response.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

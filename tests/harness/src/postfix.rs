@@ -18,7 +18,7 @@ pub const USER: &str = "joe";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "geheim";
 
-/// Certificate and login of a server that takes mail only from those who log in over TLS.
+/// Certificate and login of a server that takes mail only from clients that log in over TLS.
 pub struct Tls {
     /// Certificate and key, PEM.
     pub certificate: (String, String),

@@ -31,7 +31,7 @@ const SIZE_REQUIRED_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure {
     directory: PathBuf,
-    /// The error, and what to do.
+    /// The error, and the remedy.
     problem: String,
     /// Length of the file, including the bytes that could not be written.
     bytes: u64,

@@ -1,8 +1,8 @@
 //! Tunnels: bytes in both directions after an upstream server has agreed to leave HTTP (RFC 9110,
 //! 7.8), above all for WebSockets.
 //!
-//! A tunnel does not interpret the bytes. It buffers only what one end has sent and the other has
-//! not taken yet; while both are silent it has no buffer.
+//! A tunnel does not interpret the bytes. It buffers only bytes that one end has sent and the other
+//! has not taken yet; while both are silent it has no buffer.
 //!
 //! When one end shuts down its sending direction, the other gets a shutdown and may go on for a
 //! while. The tunnel closes when both have shut down, when the connection of either breaks, after

@@ -3,7 +3,7 @@
 //!
 //! 1. A request that the server refuses itself, or that asks for a tunnel, is not copied.
 //! 2. A copy without body is sent at once. One with a body is sent when the original has been
-//!    answered, from what the original has read: it never waits for a copy.
+//!    answered, from the body that the original has read: the original never waits for a copy.
 //! 3. A copy is a task of its own. Its result has no effect on the original. Copies beyond
 //!    `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
 //! 4. A copy is never copied again: by this server because copies do not pass here, by another one

@@ -35,7 +35,7 @@ impl Pools {
         let now = Instant::now();
         let mut next = self.retired.end_idle(&self.link, now)?;
         self.choose_unused(now);
-        // One at a time, as each takes into account what the others may still take.
+        // One at a time, as each takes the possible growth of the others into account.
         for _ in 0..self.applications.len() {
             let Some(mut app) = self.applications.pop_front() else { break };
             let slow = self.check_for_slow(&mut app, now);
