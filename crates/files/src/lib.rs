@@ -1,7 +1,7 @@
-//! Static files: turns a request into a file, a redirect, a script to run, or a reason for an
-//! error.
+//! Static files: finds the file, directory or script of a request, or the reason why there is none,
+//! and makes the response with a file.
 //!
-//! Steps of [`Files::serve_at`]:
+//! Steps of [`Files::look_up`]:
 //!
 //! 1. A method other than GET and HEAD is refused, unless the share has scripts.
 //! 2. A cached result younger than [`REVALIDATION_INTERVAL`] is used without a system call
@@ -12,7 +12,9 @@
 //!    symbolic links).
 //! 4. A regular file becomes a resource with its precompressed siblings, their response fields and
 //!    small bodies (`load`); unchanged parts of the last load are reused.
-//! 5. Conditions, then ranges select the part to send (`conditional`, `range`, `reply`).
+//!
+//! [`Files::file_response`] makes the response: conditions, then ranges select the part to send
+//! (`conditional`, `reply`).
 //!
 //! A directory without an index may be listed (`listing`), by the caller on a helper thread.
 //!
@@ -47,22 +49,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use howdah_config::Prefix;
 use howdah_http::encoding::AcceptEncoding;
-use howdah_http::message::{Request, Response};
+use howdah_http::message::Request;
 use howdah_sys::log::Level;
 use rustix::io::Errno;
 
 use self::cache::{Cache, Key};
 use self::classify::{Classifier, Target};
-use self::conditional::Conditions;
 use self::listing::Listing;
 use self::load::{Loader, Resource};
 
 pub use self::denial::DenialLog;
 pub use self::inspect::{FileKind, Inspected};
 pub use self::links::{RefusedLink, refused_link};
-pub use self::outcome::{ScriptPath, ServeOutcome};
+pub use self::outcome::{FoundFile, ScriptPath, ServeOutcome};
 pub use self::reason::NotServedReason;
 pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
@@ -75,9 +75,6 @@ pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shortest time between two log lines of a thread about links that are not followed.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Makes the redirect to a directory, whose path begins with this prefix.
-pub type DirectoryRedirect = fn(&Request, Option<&Prefix>) -> Option<Response>;
 
 /// File server of one thread.
 #[derive(Debug)]
@@ -175,110 +172,67 @@ impl Files {
         Files { log: Some(log), ..self }
     }
 
-    /// Serves the path of the request from the share's document root.
-    pub fn serve(&self, share: &Share, request: &Request, now: RequestTime) -> ServeOutcome {
-        self.serve_at(share, share.place(&request.path), request, now)
-    }
-
-    /// Serves a location that the caller computed, for shares with variables and for chroots.
-    pub fn serve_at(
+    /// Finds what a request to a location leads to: by a fresh cached result, or else on the disk.
+    pub fn look_up(
         &self,
         share: &Share,
         place: FileLocation<'_>,
         request: &Request,
         now: RequestTime,
-    ) -> ServeOutcome {
-        self.serve_place(share, place, request, now, redirect_to_directory)
-    }
-
-    /// Like [`Files::serve_at`]. `redirect` makes the response for a directory whose path does not
-    /// end in a slash; without one the directory is not found.
-    pub fn serve_place(
-        &self,
-        share: &Share,
-        place: FileLocation<'_>,
-        request: &Request,
-        now: RequestTime,
-        redirect: DirectoryRedirect,
     ) -> ServeOutcome {
         let is_read = matches!(&*request.method, b"GET" | b"HEAD") || share.options().is_decided;
         if !is_read && !share.options().scripts {
             return ServeOutcome::NotServed(NotServedReason::MethodNotAllowed);
         }
-        match self.look_up(share, &place, request, now) {
+        let key = Key::new(share.id(), place, &self.hasher);
+        let accept = || AcceptEncoding::of(&request.fields);
+        let found = self.cached(&key, accept, now.monotonic).unwrap_or_else(|previous| {
+            let found = self.inspect(share, &place, accept(), previous.as_deref(), now.wall);
+            self.cache_result(&key, &found, now.monotonic);
+            if !matches!(found, Found::Other(Finding::Missing(_))) {
+                // A copy that is compressed, a directory that cannot be read: the request is served.
+                let _ = self.opener.take_denied();
+            }
+            self.log_refusals(Some(request), now.monotonic);
+            found
+        });
+        match found {
             Found::Other(Finding::Missing(reason)) => ServeOutcome::NotServed(reason),
             Found::Other(Finding::Script(script)) => ServeOutcome::Script(script),
             Found::File(_) | Found::Other(Finding::Directory | Finding::Listing) if !is_read => {
                 ServeOutcome::NotServed(NotServedReason::MethodNotAllowed)
             }
+            Found::Other(Finding::Directory) => ServeOutcome::Directory,
             Found::Other(Finding::Listing) => match share.options().listing {
                 Some(format) => {
                     ServeOutcome::Listing(Box::new(Listing::new(share, &place, format)))
                 }
                 None => ServeOutcome::NotServed(NotServedReason::NotFound),
             },
-            Found::File(resource) => self.respond_with_file(&resource, request, now),
-            Found::Other(Finding::Directory) => redirect(request, share.options().prefix.as_ref())
-                .map_or(ServeOutcome::NotServed(NotServedReason::NotFound), ServeOutcome::Response),
+            Found::File(resource) => match resource.choose(accept) {
+                Some(variant) => ServeOutcome::File(FoundFile(Rc::clone(variant))),
+                None => ServeOutcome::NotServed(NotServedReason::Failed(Errno::IO)),
+            },
         }
     }
 
-    fn respond_with_file(
+    /// Returns a fresh cached result. Error: the resource of an earlier one, if any.
+    fn cached(
         &self,
-        resource: &Resource,
-        request: &Request,
-        now: RequestTime,
-    ) -> ServeOutcome {
-        let variant = resource.choose(|| AcceptEncoding::of(&request.fields));
-        let Some(variant) = variant.filter(|variant| variant.has_content()) else {
-            return ServeOutcome::NotServed(NotServedReason::Failed(Errno::IO));
-        };
-        let conditions = Conditions::of(&request.fields);
-        let boundary = || {
-            self.boundaries.set(self.boundaries.get().wrapping_add(1));
-            reply::boundary(&self.hasher, self.boundaries.get())
-        };
-        ServeOutcome::Response(reply::file_response(
-            variant,
-            request,
-            &conditions,
-            now.wall,
-            boundary,
-        ))
-    }
-
-    /// Returns a fresh cached result, or inspects the disk and caches the result.
-    fn look_up(
-        &self,
-        share: &Share,
-        place: &FileLocation<'_>,
-        request: &Request,
-        now: RequestTime,
-    ) -> Found {
-        let key = Key::new(share.id(), *place, &self.hasher);
-        let is_fresh =
-            |at: Instant| now.monotonic.saturating_duration_since(at) < REVALIDATION_INTERVAL;
-        let accept = || AcceptEncoding::of(&request.fields);
-        let mut previous = None;
-        if let Some(recent) = self.resources.borrow_mut().get(&key) {
-            let has_content = recent.value.choose(accept).is_some_and(|v| v.has_content());
-            if is_fresh(recent.at) && has_content {
-                return Found::File(Rc::clone(&recent.value));
-            }
-            previous = Some(Rc::clone(&recent.value));
-        } else if let Some(recent) = self.findings.borrow_mut().get(&key)
-            && is_fresh(recent.at)
-        {
-            return Found::Other(recent.value.clone());
+        key: &Key<'_>,
+        accept: impl FnOnce() -> AcceptEncoding,
+        now: Instant,
+    ) -> Result<Found, Option<Rc<Resource>>> {
+        let is_fresh = |at: Instant| now.saturating_duration_since(at) < REVALIDATION_INTERVAL;
+        if let Some(recent) = self.resources.borrow_mut().get(key) {
+            let resource = Rc::clone(&recent.value);
+            let is_usable = is_fresh(recent.at) && resource.choose(accept).is_some();
+            return if is_usable { Ok(Found::File(resource)) } else { Err(Some(resource)) };
         }
-        let found = self.inspect(share, place, accept(), previous.as_deref(), now.wall);
-        self.cache_result(&key, &found, now.monotonic);
-        if !matches!(found, Found::Other(Finding::Missing(_))) {
-            // A copy that is compressed, a directory that cannot be read: the request is served.
-            let _ = self.opener.take_denied();
+        match self.findings.borrow_mut().get(key) {
+            Some(recent) if is_fresh(recent.at) => Ok(Found::Other(recent.value.clone())),
+            _ => Err(None),
         }
-        self.log_refusals(Some(request), now.monotonic);
-        found
     }
 
     /// Logs the path that the last inspection was not permitted to open, and the link that it did

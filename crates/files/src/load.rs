@@ -27,14 +27,14 @@ use super::share::{FileLocation, Share};
 /// A file and its precompressed siblings.
 #[derive(Debug)]
 pub(super) struct Resource {
-    variants: [Option<Variant>; Coding::COUNT],
+    variants: [Option<Rc<Variant>>; Coding::COUNT],
     has_siblings: bool,
     /// The files have not changed recently, so the resource may be cached.
     pub is_settled: bool,
 }
 
 /// One stored coding of a file.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Variant {
     meta: Meta,
     etag: Bytes,
@@ -73,12 +73,14 @@ pub(super) struct Loader<'a> {
 }
 
 impl Resource {
-    /// Returns the variant to send.
-    pub fn choose(&self, accept: impl FnOnce() -> AcceptEncoding) -> Option<&Variant> {
-        if !self.has_siblings {
-            return self.variant(Coding::Identity);
-        }
-        self.variant(accept().choose(|coding| self.variant(coding).is_some()))
+    /// Returns the variant to send, if its content is known.
+    pub fn choose(&self, accept: impl FnOnce() -> AcceptEncoding) -> Option<&Rc<Variant>> {
+        let coding = if self.has_siblings {
+            accept().choose(|coding| self.variant(coding).is_some())
+        } else {
+            Coding::Identity
+        };
+        self.variant(coding).filter(|variant| !matches!(variant.content, Content::Unread))
     }
 
     /// Returns the size in bytes for the cache; an open file counts as `open`.
@@ -93,7 +95,7 @@ impl Resource {
         })
     }
 
-    fn variant(&self, coding: Coding) -> Option<&Variant> {
+    fn variant(&self, coding: Coding) -> Option<&Rc<Variant>> {
         self.variants.get(coding.index())?.as_ref()
     }
 }
@@ -110,11 +112,6 @@ impl Variant {
             Content::Memory(bytes) => bytes.len() as u64,
             Content::File(_) | Content::Unread => self.meta.size,
         }
-    }
-
-    /// Returns true if the variant can be sent.
-    pub fn has_content(&self) -> bool {
-        !matches!(self.content, Content::Unread)
     }
 }
 
@@ -146,7 +143,7 @@ impl Loader<'_> {
                 None => Content::Unread,
             };
             variants[coding.index()] =
-                Some(self.build_variant(coding, meta, content, has_siblings));
+                Some(Rc::new(self.build_variant(coding, meta, content, has_siblings)));
         }
         Resource { variants, has_siblings, is_settled }
     }

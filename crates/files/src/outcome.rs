@@ -1,19 +1,22 @@
-//! Result of serving a request from a share.
+//! What a request to a share leads to.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_http::message::Response;
 
 use super::listing::Listing;
+use super::load::Variant;
 use super::reason::NotServedReason;
 
-/// Result of serving a request from a share.
+/// What a request to a share leads to.
 #[derive(Debug)]
 pub enum ServeOutcome {
-    /// The response.
-    Response(Response),
+    /// The request is for a file that exists.
+    File(FoundFile),
+    /// The request is for a directory, but its path does not end in a slash.
+    Directory,
     /// The request is for a PHP script that exists.
     Script(ScriptPath),
     /// The request is for a directory whose files are listed.
@@ -21,6 +24,11 @@ pub enum ServeOutcome {
     /// There is nothing to send: the share's fallback is used, or an error is sent.
     NotServed(NotServedReason),
 }
+
+/// A file in the coding that suits the request, for
+/// [`Files::file_response`](super::Files::file_response).
+#[derive(Debug)]
+pub struct FoundFile(pub(super) Rc<Variant>);
 
 /// A PHP script and the `PATH_INFO` of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Builds the response for a resource: evaluates conditions, then ranges.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,52 +13,58 @@ use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::range::{Ranges, parse_range};
 use howdah_text::percent;
 
+use super::Files;
 use super::conditional::{Conditions, Verdict};
 use super::load::{Content, Variant};
+use super::outcome::FoundFile;
 use super::resolve::wall_seconds;
 
-/// Builds the response to a GET or HEAD. A HEAD gets the response to GET without ranges; the
-/// protocol layer omits its body and sends its length.
-pub(super) fn file_response(
-    variant: &Variant,
-    request: &Request,
-    conditions: &Conditions<'_>,
-    wall: SystemTime,
-    boundary: impl FnOnce() -> String,
-) -> Response {
-    let validators = variant.validators();
-    let response = match conditions.evaluate(validators) {
-        Verdict::Failed => Response::new(412, Body::Empty),
-        Verdict::NotModified => not_modified(variant),
-        Verdict::Proceed => selected(variant, request, conditions, wall, boundary),
-    };
-    Response { file: Some(Rc::clone(&variant.facts)), ..response }
+impl Files {
+    /// Makes the response with a file. A HEAD gets the response to GET without ranges; the protocol
+    /// layer omits its body and sends its length.
+    pub fn file_response(&self, file: &FoundFile, request: &Request, wall: SystemTime) -> Response {
+        let variant = &*file.0;
+        let conditions = Conditions::of(&request.fields);
+        let response = match conditions.evaluate(variant.validators()) {
+            Verdict::Failed => Response::new(412, Body::Empty),
+            Verdict::NotModified => not_modified(variant),
+            Verdict::Proceed => match ranges(variant, request, &conditions, wall) {
+                Ranges::Ignored => whole(variant),
+                Ranges::Unsatisfiable => Response::new(416, Body::Empty)
+                    .with("Content-Range", format!("bytes */{}", variant.size()))
+                    .with("Accept-Ranges", "bytes"),
+                Ranges::Parts(parts) => match &parts[..] {
+                    [part] => single_part(variant, part.clone()),
+                    parts => multiple_parts(variant, parts, &self.boundary()),
+                },
+            },
+        };
+        Response { file: Some(Rc::clone(&variant.facts)), ..response }
+    }
+
+    /// Returns an unpredictable multipart boundary, so that the author of a file cannot put it into
+    /// the content.
+    fn boundary(&self) -> String {
+        let count = self.boundaries.get().wrapping_add(1);
+        self.boundaries.set(count);
+        let [first, second] = [0u8, 1].map(|half| self.hasher.hash_one((count, half)));
+        format!("{first:016x}{second:016x}")
+    }
 }
 
-/// Builds the response with the part of the content that the request selects.
-fn selected(
+/// Returns the parts of the content that the request asks for.
+fn ranges(
     variant: &Variant,
     request: &Request,
     conditions: &Conditions<'_>,
     wall: SystemTime,
-    boundary: impl FnOnce() -> String,
-) -> Response {
-    let validators = variant.validators();
+) -> Ranges {
     let now = u64::try_from(wall_seconds(wall)).unwrap_or(0);
     let range = match &*request.method {
-        b"GET" => conditions.range(validators, now),
+        b"GET" => conditions.range(variant.validators(), now),
         _ => None,
     };
-    match range.map_or(Ranges::Ignored, |range| parse_range(range, variant.size())) {
-        Ranges::Ignored => whole(variant),
-        Ranges::Unsatisfiable => Response::new(416, Body::Empty)
-            .with("Content-Range", format!("bytes */{}", variant.size()))
-            .with("Accept-Ranges", "bytes"),
-        Ranges::Parts(parts) => match &parts[..] {
-            [part] => single_part(variant, part.clone()),
-            parts => multiple_parts(variant, parts, &boundary()),
-        },
-    }
+    range.map_or(Ranges::Ignored, |range| parse_range(range, variant.size()))
 }
 
 /// Builds the redirect that appends a slash to the path of a directory, with `prefix` in front of
@@ -79,12 +85,6 @@ pub fn redirect_to_directory(request: &Request, prefix: Option<&Prefix>) -> Opti
         escape(&request.query, b"!$%&'()*+,-./:;=?@_~[]", &mut location);
     }
     Some(Response::new(301, Body::Empty).with("Location", location))
-}
-
-/// Returns an unpredictable multipart boundary, so that the author of a file cannot put it into the
-/// content.
-pub(super) fn boundary(hasher: &RandomState, count: u64) -> String {
-    format!("{:016x}{:016x}", hasher.hash_one((count, 0u8)), hasher.hash_one((count, 1u8)))
 }
 
 fn whole(variant: &Variant) -> Response {

@@ -25,6 +25,27 @@ pub(super) struct Site {
     pub now: RequestTime,
 }
 
+impl Files {
+    /// Returns the response with a file or the redirect to a directory.
+    fn answer(
+        &self,
+        share: &Share,
+        place: FileLocation<'_>,
+        request: &Request,
+        now: RequestTime,
+    ) -> Result<Response, ServeOutcome> {
+        match self.look_up(share, place, request, now) {
+            ServeOutcome::File(file) => Ok(self.file_response(&file, request, now.wall)),
+            ServeOutcome::Directory => {
+                let prefix = share.options().prefix.as_ref();
+                let missing = ServeOutcome::NotServed(NotServedReason::NotFound);
+                redirect_to_directory(request, prefix).ok_or(missing)
+            }
+            other => Err(other),
+        }
+    }
+}
+
 impl Site {
     pub fn new(options: Options) -> Self {
         let root = tempfile::tempdir().unwrap();
@@ -59,8 +80,8 @@ impl Site {
         self.now.wall += Duration::from_millis(milliseconds);
     }
 
-    pub fn outcome(&self, request: &Request) -> ServeOutcome {
-        self.files.serve(&self.share, request, self.now)
+    pub fn outcome(&self, request: &Request) -> Result<Response, ServeOutcome> {
+        self.files.answer(&self.share, self.share.place(&request.path), request, self.now)
     }
 
     pub fn get(&self, path: impl AsRef<[u8]>, fields: &[(&str, &str)]) -> Answer {
@@ -74,7 +95,7 @@ impl Site {
         fields: &[(&str, &str)],
     ) -> Answer {
         match self.outcome(&request(method, path.as_ref(), b"", fields)) {
-            ServeOutcome::Response(response) => Answer::of(response),
+            Ok(response) => Answer::of(response),
             other => panic!("no response but {other:?}"),
         }
     }
@@ -82,21 +103,21 @@ impl Site {
     /// Returns the response without reading its body, which may have been truncated meanwhile.
     pub fn get_unread(&self, path: &str) -> Response {
         match self.outcome(&request("GET", path.as_bytes(), b"", &[])) {
-            ServeOutcome::Response(response) => response,
+            Ok(response) => response,
             other => panic!("no response but {other:?}"),
         }
     }
 
     pub fn missing(&self, path: impl AsRef<[u8]>) -> NotServedReason {
         match self.outcome(&request("GET", path.as_ref(), b"", &[])) {
-            ServeOutcome::NotServed(reason) => reason,
+            Err(ServeOutcome::NotServed(reason)) => reason,
             other => panic!("{} is {other:?}", path.as_ref().escape_ascii()),
         }
     }
 
     pub fn script(&self, method: &'static str, path: impl AsRef<[u8]>) -> (String, String) {
         match self.outcome(&request(method, path.as_ref(), b"", &[])) {
-            ServeOutcome::Script(script) => {
+            Err(ServeOutcome::Script(script)) => {
                 let name = String::from_utf8(script.script_name.to_vec()).unwrap();
                 assert_eq!(*script.file, *self.path(&name[1..]));
                 (name, String::from_utf8(script.path_info.to_vec()).unwrap())
@@ -226,7 +247,7 @@ fn a_directory_without_slash_is_redirected_within_the_site() {
     let location =
         |path: &str, query: &[u8]| match site.outcome(&request("GET", path.as_bytes(), query, &[]))
         {
-            ServeOutcome::Response(response) => {
+            Ok(response) => {
                 assert_eq!(response.status, 301);
                 assert_eq!(response.fields.get("content-type"), None);
                 String::from_utf8(response.fields.get("location").unwrap().to_vec()).unwrap()
@@ -253,8 +274,8 @@ fn a_share_that_names_a_directory_itself_shows_its_index_if_it_ends_with_a_slash
     let serve = |place: &'static str, path: &'static str| {
         let place = FileLocation { path: place.as_bytes(), ..site.share.place(b"/") };
         let request = request("GET", path.as_bytes(), b"", &[]);
-        match site.files.serve_at(&site.share, place, &request, site.now) {
-            ServeOutcome::Response(response) => Answer::of(response),
+        match site.files.answer(&site.share, place, &request, site.now) {
+            Ok(response) => Answer::of(response),
             outcome => panic!("{outcome:?}"),
         }
     };
@@ -277,7 +298,7 @@ fn only_get_and_head_read_files() {
             scripts.outcome(&request(method, b"/d/a.html", b"", &[])),
             scripts.outcome(&request(method, b"/d", b"", &[])),
         ] {
-            let ServeOutcome::NotServed(reason) = outcome else { panic!("{outcome:?}") };
+            let Err(ServeOutcome::NotServed(reason)) = outcome else { panic!("{outcome:?}") };
             assert_eq!(RequestError::from(reason).status(), 405);
         }
     }
@@ -369,10 +390,7 @@ fn a_large_file_is_not_read_into_memory() {
     let site = Site::plain();
     let file = fs::File::create(site.path("large")).unwrap();
     file.set_len(8 << 30).unwrap();
-    let ServeOutcome::Response(response) = site.outcome(&request("GET", b"/large", b"", &[]))
-    else {
-        panic!()
-    };
+    let Ok(response) = site.outcome(&request("GET", b"/large", b"", &[])) else { panic!() };
     let Body::Pieces(pieces) = &response.body else { panic!("{:?}", response.body) };
     assert!(matches!(pieces[..], [Piece::File { offset: 0, len: 0x2_0000_0000, .. }]));
     let fields = [("Range", "bytes=0-0,4294967296-4294967297,-1")];
@@ -473,8 +491,8 @@ fn a_script_is_named_by_its_url_and_not_by_its_host_directory() {
     let fixed = site.path("").as_os_str().len();
     let place = FileLocation::split(name, fixed, Some(fixed + "x.php".len()), b"").unwrap();
     let request = request("GET", b"/app/i.php/info", b"", &[]);
-    match site.files.serve_at(&site.share, place, &request, site.now) {
-        ServeOutcome::Script(script) => {
+    match site.files.answer(&site.share, place, &request, site.now) {
+        Err(ServeOutcome::Script(script)) => {
             assert_eq!(
                 (&*script.script_name, &*script.path_info),
                 (&b"/app/i.php"[..], &b"/info"[..])
@@ -493,15 +511,12 @@ fn well_known_is_allowed_where_the_url_starts() {
     let serve = |url: &'static str| {
         let path = format!("/host{url}");
         let place = FileLocation { url_offset: "/host".len(), ..site.share.place(path.as_bytes()) };
-        site.files.serve_at(&site.share, place, &request("GET", url.as_bytes(), b"", &[]), site.now)
+        site.files.answer(&site.share, place, &request("GET", url.as_bytes(), b"", &[]), site.now)
     };
-    assert!(matches!(
-        serve("/.well-known/token"),
-        ServeOutcome::Response(Response { status: 200, .. })
-    ));
+    assert!(matches!(serve("/.well-known/token"), Ok(Response { status: 200, .. })));
     assert!(matches!(
         serve("/.git/.well-known"),
-        ServeOutcome::NotServed(NotServedReason::NotFound)
+        Err(ServeOutcome::NotServed(NotServedReason::NotFound))
     ));
 }
 

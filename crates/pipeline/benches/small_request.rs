@@ -98,9 +98,15 @@ fn request(path: &str) -> Request {
 fn lookups(criterion: &mut Criterion) {
     let site = Site::new();
     let (present, missing) = (request("/small.txt"), request("/missing.txt"));
-    let look = |request: &Request| site.files.serve(&site.share, request, site.now);
-    assert!(matches!(look(&present), ServeOutcome::Response(_)));
-    assert!(matches!(look(&missing), ServeOutcome::NotServed(_)));
+    let look = |request: &Request| {
+        let place = site.share.place(&request.path);
+        match site.files.look_up(&site.share, place, request, site.now) {
+            ServeOutcome::File(file) => Ok(site.files.file_response(&file, request, site.now.wall)),
+            other => Err(other),
+        }
+    };
+    assert!(look(&present).is_ok());
+    assert!(matches!(look(&missing), Err(ServeOutcome::NotServed(_))));
     let mut group = criterion.benchmark_group("cached file");
     group.bench_function("present", |bencher| bencher.iter(|| look(black_box(&present))));
     group.bench_function("missing", |bencher| bencher.iter(|| look(black_box(&missing))));
@@ -125,8 +131,9 @@ impl Handler for Answers {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
-        match self.site.files.serve(&self.site.share, &exchange.request, self.site.now) {
-            ServeOutcome::Response(response) => response,
+        let (site, request) = (&self.site, &exchange.request);
+        match site.files.look_up(&site.share, site.share.place(&request.path), request, site.now) {
+            ServeOutcome::File(file) => site.files.file_response(&file, request, site.now.wall),
             _ => self.error(RequestError::NotFound),
         }
     }

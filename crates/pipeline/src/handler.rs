@@ -38,7 +38,7 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_routing::snapshot::effects::Effects;
 use howdah_sys::log::Level;
 
-use self::respond::respond_to_client;
+use self::respond::{limit_body, produce};
 use crate::context::Context;
 use crate::filters::{
     bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
@@ -87,15 +87,17 @@ impl Handler for RequestHandler {
             }
         };
         refusals::log_unread_database(&context, exchange);
-        esi::prepare(&routed.effects, &mut exchange.request);
-        let is_copied = mirror::is_wanted(&decision, &routed, &exchange.request);
-        let (mut response, instruction) = if is_copied {
-            let copied =
-                mirror::respond_and_copy(&context, &snapshot, decision, &mut routed, exchange);
-            Box::pin(copied).await
-        } else {
-            respond_to_client(&context, decision, &mut routed, exchange).await
-        };
+        esi::prepare(&decision, &routed.effects, &mut exchange.request);
+        let (mut response, instruction) =
+            if let Err(error) = limit_body(&context, &routed, exchange) {
+                (refuse(error), None)
+            } else if mirror::is_wanted(&decision, &routed, &exchange.request) {
+                let copied =
+                    mirror::respond_and_copy(&context, &snapshot, decision, &mut routed, exchange);
+                Box::pin(copied).await
+            } else {
+                produce(&context, decision, &mut routed, exchange).await
+            };
         if let Some(instruction) = instruction {
             let follow =
                 redirects::follow(&context, instruction, &mut routed, exchange, &mut response);

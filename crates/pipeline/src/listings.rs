@@ -149,7 +149,7 @@ mod tests {
     fn listing(share: &Share) -> Listing {
         let files = Files::new(Limits::default());
         let now = RequestTime { monotonic: Instant::now(), wall: std::time::SystemTime::now() };
-        match files.serve(share, &request("/", &[]), now) {
+        match files.look_up(share, share.place(b"/"), &request("/", &[]), now) {
             ServeOutcome::Listing(listing) => *listing,
             other => panic!("{other:?}"),
         }

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use howdah_http::message::ConnectionInfo;
-use howdah_pipeline::listener::{Accepted, AcceptedStream, ListeningSocket};
-use howdah_pipeline::thread::{RouterThread, ThreadCommand};
+use howdah_pipeline::listener::{Accepted, ListeningSocket};
+use howdah_pipeline::thread::{RouterThread, ThreadCommand, ThreadHandle};
 use howdah_sys::log::Level;
 use howdah_sys::reactor;
 use rustix::io::Errno;
@@ -32,29 +31,22 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 /// Pause after a failure to accept.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Accepts connections until `stop` is notified. Connections in the backlog are served, too.
+/// Accepts connections until `stop` is notified. Connections in the backlog are served, too. A new
+/// connection is not registered with this thread's reactor, since another thread may get it.
 pub async fn accept_connections(
     thread: Rc<RouterThread>,
     name: Arc<str>,
     socket: ListeningSocket,
     stop: Rc<Notify>,
 ) {
-    let result = accept_until(&thread, &name, socket, &stop).await;
-    if let Err(error) = result {
-        thread.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
-    }
-}
-
-/// Accepts without registering the new connection with this thread's reactor, since another
-/// thread may get it.
-async fn accept_until(
-    thread: &Rc<RouterThread>,
-    name: &Arc<str>,
-    socket: ListeningSocket,
-    stop: &Notify,
-) -> io::Result<()> {
+    let (thread, name) = (&thread, &name);
     let (socket, family) = socket.into_parts();
-    let socket = reactor::readable(socket)?;
+    let socket = match reactor::readable(socket) {
+        Ok(socket) => socket,
+        Err(error) => {
+            return thread.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
+        }
+    };
     let accept = |socket: &OwnedFd| {
         let (stream, info) = family.accept(socket)?;
         thread.shortage.note(&stream);
@@ -81,7 +73,18 @@ async fn accept_until(
             accepted = next() => accepted,
             () = &mut stopped => break,
         };
-        serve_or_hand_over(thread, name, stream, info);
+        let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
+        // Counted before the connection is served, so that the limit holds in between.
+        match less_loaded(thread) {
+            Some(other) => {
+                other.counters().accepted.fetch_add(1, Relaxed);
+                other.send(ThreadCommand::Serve(accepted));
+            }
+            None => {
+                thread.counters.accepted.fetch_add(1, Relaxed);
+                connection::start(thread, accepted);
+            }
+        }
     }
     // Closing the socket would make the kernel reset the connections in its backlog. Other threads
     // may have ended, so this one takes them.
@@ -91,7 +94,6 @@ async fn accept_until(
         let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
         connection::start(thread, accepted);
     }
-    Ok(())
 }
 
 /// Waits after a failure to accept. Without descriptors or memory the connection stays in the
@@ -116,27 +118,11 @@ async fn pause_after(thread: &Rc<RouterThread>, name: &Arc<str>, error: &io::Err
     tokio::time::sleep(FAILURE_PAUSE).await;
 }
 
-/// Serves a connection on this thread, unless another one has clearly fewer: to hand it over costs
-/// a system call and wakes the other thread.
-fn serve_or_hand_over(
-    thread: &Rc<RouterThread>,
-    name: &Arc<str>,
-    stream: AcceptedStream,
-    info: ConnectionInfo,
-) {
-    let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
+/// Returns a thread that has clearly fewer connections than this one: to hand one over costs a
+/// system call and wakes the other thread.
+fn less_loaded(thread: &RouterThread) -> Option<&ThreadHandle> {
     let serving = thread.handles.iter().take(thread.shared.threads.load(Relaxed));
-    let least = serving.min_by_key(|handle| handle.counters().open());
+    let least = serving.min_by_key(|handle| handle.counters().open())?;
     let own = thread.counters.open();
-    // Counted before the connection is served, so that the limit holds in between.
-    match least {
-        Some(least) if least.counters().open() + own / 8 < own => {
-            least.counters().accepted.fetch_add(1, Relaxed);
-            least.send(ThreadCommand::Serve(accepted));
-        }
-        _ => {
-            thread.counters.accepted.fetch_add(1, Relaxed);
-            connection::start(thread, accepted);
-        }
-    }
+    (least.counters().open() + own / 8 < own).then_some(least)
 }

@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_cgi::target::Targets;
-use howdah_config::{Part, Target, Variable};
+use howdah_config::{Part, Rewrite, Target, Variable};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::error_status::RequestError;
@@ -44,6 +44,7 @@ use crate::snapshot::effects::Effects;
 use crate::snapshot::{RouteStep, Snapshot, location};
 
 pub use self::matching::Scratch;
+use self::step::Passed;
 pub use self::step::{Check, Decision, Origin, Step};
 
 /// Maximum number of actions and routes on the way of a request, as in Unit; ends loops.
@@ -62,6 +63,8 @@ pub struct Routed<'s> {
     passes: usize,
     /// The request is an internal one: for an error page, or a redirect of a response.
     pub is_internal: bool,
+    /// The request checks another one, so it passes no checks itself.
+    pub is_check: bool,
 }
 
 impl Routed<'_> {
@@ -104,14 +107,6 @@ pub struct Routing<'s> {
     pub now: RequestTime,
     /// Time of the first byte of the request.
     pub started_at: Instant,
-}
-
-/// The last check of an action that a request has passed, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Passed {
-    Limits,
-    Password,
-    All,
 }
 
 /// Next move of routing.
@@ -211,8 +206,13 @@ impl<'s> Routing<'s> {
         while routed.passes < MAX_PASSES {
             routed.passes += 1;
             next = match next {
-                Next::Pass(pass) => self.pass(pass, request),
-                Next::Action(action) => self.enter(action, routed, request),
+                Next::Pass(pass) => {
+                    match pass.target(&VariableSource::of(request, self.started_at)) {
+                        Some(target) => self.target(&target, request),
+                        None => refuse(RequestError::NotFound),
+                    }
+                }
+                Next::Action(action) => self.action(action, Passed::None, routed, request),
                 Next::Step(Step::Check(check)) => return Step::Check(check),
                 Next::Step(Step::Handle(decision)) => {
                     // Without its database, a country that is kept out would have the default, too.
@@ -225,29 +225,6 @@ impl<'s> Routing<'s> {
         }
         self.log_error(&routed.site_of(request), format_args!("routes pass the request in a loop"));
         Step::Handle(Decision::Refuse(RequestError::Internal))
-    }
-
-    /// Continues with an action that the request has reached, up to its first check.
-    fn enter(
-        &self,
-        action: &'s Action,
-        routed: &mut Routed<'s>,
-        request: &mut Request,
-    ) -> Next<'s> {
-        routed.effects.apply(action);
-        routed.site = action.site.as_ref().or(routed.site);
-        if action.options.internal && !routed.is_internal {
-            refuse(RequestError::NotFound)
-        } else if is_denied(action, request) {
-            refuse(RequestError::Forbidden)
-        } else if action.options.cors.is_some() && request.is_preflight() {
-            // A preflight has no credentials, so it is answered before the password is required.
-            decided(Decision::Respond(Response::new(204, Body::Empty)))
-        } else if !action.limit.is_empty() {
-            Next::Step(Step::Check(Check::Limits(action)))
-        } else {
-            self.action(action, Passed::Limits, routed, request)
-        }
     }
 
     /// Logs a problem with a request to a site.
@@ -266,56 +243,74 @@ impl<'s> Routing<'s> {
         self.snapshot.config.settings.http.log_route
     }
 
-    fn pass(&self, pass: &'s CompiledPass, request: &mut Request) -> Next<'s> {
-        match pass {
-            CompiledPass::Fixed(target) => self.target(target, request),
-            CompiledPass::Variable(template) => {
-                let name = VariableSource::of(request, self.started_at).expand(template);
-                let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
-                match target {
-                    Some(target) => self.target(&target, request),
-                    None => refuse(RequestError::NotFound),
-                }
+    /// Continues with a target: of a route, with the action of the first step whose conditions hold.
+    fn target(&self, target: &Target, request: &mut Request) -> Next<'s> {
+        let name = match target {
+            Target::Route(name) => name.as_deref().unwrap_or(""),
+            Target::Application { name, target } => {
+                return self.application(name, target.as_deref(), request);
             }
+            Target::Upstream(name) => {
+                return match self.snapshot.upstreams.get(name) {
+                    Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
+                    None => refuse(self.undefined()),
+                };
+            }
+        };
+        let Some(route) = self.snapshot.route(name) else { return refuse(self.undefined()) };
+        let scratch = &mut *self.scratch.borrow_mut();
+        let selected = match &route.index {
+            // `log_route` logs every step, so all of them are compared.
+            Some(index) if !self.logs() => {
+                let mut candidates = std::mem::take(&mut scratch.steps);
+                index.candidates(request, &mut candidates);
+                let mut steps =
+                    candidates.iter().filter_map(|index| route.steps.get(*index as usize));
+                let selected = steps.find(|step| self.holds(step, request, scratch));
+                scratch.steps = candidates;
+                selected
+            }
+            _ => route.steps.iter().enumerate().find_map(|(index, step)| {
+                let holds = self.holds(step, request, scratch);
+                if self.logs() {
+                    self.log_step(name, index, holds);
+                }
+                holds.then_some(step)
+            }),
+        };
+        let Some(step) = selected else { return refuse(RequestError::NotFound) };
+        if step.captures {
+            request.captures = matching::captures(&step.conditions, request);
         }
+        Next::Action(&step.action)
     }
 
-    fn target(&self, target: &Target, request: &mut Request) -> Next<'s> {
-        match target {
-            Target::Route(name) => self.named_route(name.as_deref().unwrap_or(""), request),
-            Target::Application { name, target } => {
-                // A rewrite to an empty path names no script.
-                if request.path.is_empty() {
-                    return refuse(RequestError::NotFound);
-                }
-                if let Some(site) = self.snapshot.htaccess.get(name)
-                    && let Some(application) = self.snapshot.applications.get(name)
-                {
-                    let target = application.targets.get(target.as_deref());
-                    return target.map_or(refuse(RequestError::NotFound), |target| {
-                        let root = target.root().as_os_str().as_bytes();
-                        let root = Bytes::copy_from_slice(root);
-                        decided(Decision::Htaccess(Arc::clone(site), root))
-                    });
-                }
-                let script =
-                    |targets: &Targets| targets.get(target.as_deref())?.script(&request.path);
-                let origin = if let Some(application) = self.snapshot.applications.get(name) {
-                    script(&application.targets)
-                        .map(|script| Origin::Php(Arc::clone(application), script))
-                } else if let Some(site) = self.snapshot.fastcgi.get(name) {
-                    script(&site.targets).map(|script| Origin::FastCgi(Arc::clone(site), script))
-                } else {
-                    return refuse(self.undefined());
-                };
-                origin
-                    .map_or(refuse(RequestError::NotFound), |origin| decided(Decision::Ask(origin)))
-            }
-            Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
-                Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
-                None => refuse(self.undefined()),
-            },
+    /// Decides which script of an application, or which directory with `.htaccess` files, answers.
+    fn application(&self, name: &str, target: Option<&str>, request: &Request) -> Next<'s> {
+        // A rewrite to an empty path names no script.
+        if request.path.is_empty() {
+            return refuse(RequestError::NotFound);
         }
+        if let Some(site) = self.snapshot.htaccess.get(name)
+            && let Some(application) = self.snapshot.applications.get(name)
+        {
+            return application.targets.get(target).map_or(
+                refuse(RequestError::NotFound),
+                |target| {
+                    let root = Bytes::copy_from_slice(target.root().as_os_str().as_bytes());
+                    decided(Decision::Htaccess(Arc::clone(site), root))
+                },
+            );
+        }
+        let script = |targets: &Targets| targets.get(target)?.script(&request.path);
+        let origin = if let Some(application) = self.snapshot.applications.get(name) {
+            script(&application.targets).map(|script| Origin::Php(Arc::clone(application), script))
+        } else if let Some(site) = self.snapshot.fastcgi.get(name) {
+            script(&site.targets).map(|script| Origin::FastCgi(Arc::clone(site), script))
+        } else {
+            return refuse(self.undefined());
+        };
+        origin.map_or(refuse(RequestError::NotFound), |origin| decided(Decision::Ask(origin)))
     }
 
     /// Returns the error for a name that the document does not define: a file that cannot be used
@@ -326,31 +321,6 @@ impl<'s> Routing<'s> {
         } else {
             RequestError::NotInUse
         }
-    }
-
-    fn named_route(&self, name: &str, request: &mut Request) -> Next<'s> {
-        let Some(route) = self.snapshot.route(name) else { return refuse(self.undefined()) };
-        let scratch = &mut *self.scratch.borrow_mut();
-        // `log_route` logs every step, so all of them are compared.
-        if let (Some(index), false) = (&route.index, self.logs()) {
-            let mut candidates = std::mem::take(&mut scratch.steps);
-            index.candidates(request, &mut candidates);
-            let mut steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
-            let selected = steps.find(|step| self.holds(step, request, scratch));
-            scratch.steps = candidates;
-            return selected
-                .map_or(refuse(RequestError::NotFound), |step| enter_action(step, request));
-        }
-        for (index, step) in route.steps.iter().enumerate() {
-            let selected = self.holds(step, request, scratch);
-            if self.logs() {
-                self.log_step(name, index, selected);
-            }
-            if selected {
-                return enter_action(step, request);
-            }
-        }
-        refuse(RequestError::NotFound)
     }
 
     /// Replaces the query of a request, if there is a new one.
@@ -381,40 +351,31 @@ impl<'s> Routing<'s> {
         routed: &mut Routed<'s>,
         request: &mut Request,
     ) -> Next<'s> {
-        if passed < Passed::Password
-            && let Some(auth) = &action.auth
-        {
-            return Next::Step(Step::Check(Check::Password(action, auth)));
+        if passed == Passed::None {
+            routed.effects.apply(action);
+            routed.site = action.site.as_ref().or(routed.site);
+            if action.options.internal && !routed.is_internal {
+                return refuse(RequestError::NotFound);
+            }
+            if is_denied(action, request) {
+                return refuse(RequestError::Forbidden);
+            }
+            if action.options.cors.is_some() && request.is_preflight() {
+                // A preflight has no credentials, so it is answered before the password is asked.
+                return decided(Decision::Respond(Response::new(204, Body::Empty)));
+            }
         }
-        if passed < Passed::All
-            && let Some(check) = &action.auth_request
-        {
-            return Next::Step(Step::Check(Check::Request(action, check)));
+        if let Some(check) = Check::next(action, passed) {
+            return Next::Step(Step::Check(check));
         }
         routed.fallback = match &action.kind {
             ActionKind::Htaccess(share) => share.fallback.as_ref(),
             _ => None,
         };
-        if let Some(rewrite) = &action.rewrite {
-            let source = VariableSource::of(request, self.started_at);
-            match rewrite::target(rewrite, &source) {
-                Ok((path, query)) => {
-                    request.path = path;
-                    self.set_query(query, request);
-                }
-                Err(error) => {
-                    let (place, shown) = (&rewrite.place, rewrite::shown(rewrite, &source));
-                    let line = format_args!(
-                        "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
-                    );
-                    self.log_error(&routed.site_of(request), line);
-                    return refuse(RequestError::Internal);
-                }
-            }
-            if self.logs() {
-                let path = String::from_utf8_lossy(&request.path);
-                self.log.log().write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
-            }
+        if let Some(rewrite) = &action.rewrite
+            && let Err(error) = self.rewrite(rewrite, routed, request)
+        {
+            return refuse(error);
         }
         add_for_scripts(action, request, self.started_at);
         match &action.kind {
@@ -464,6 +425,31 @@ impl<'s> Routing<'s> {
         }
     }
 
+    /// Replaces the path of a request.
+    fn rewrite(
+        &self,
+        rewrite: &Rewrite,
+        routed: &Routed<'s>,
+        request: &mut Request,
+    ) -> Result<(), RequestError> {
+        let source = VariableSource::of(request, self.started_at);
+        let (path, query) = rewrite::target(rewrite, &source).map_err(|error| {
+            let (place, shown) = (&rewrite.place, rewrite::shown(rewrite, &source));
+            let line = format_args!(
+                "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
+            );
+            self.log_error(&routed.site_of(request), line);
+            RequestError::Internal
+        })?;
+        request.path = path;
+        self.set_query(query, request);
+        if self.logs() {
+            let path = String::from_utf8_lossy(&request.path);
+            self.log.log().write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
+        }
+        Ok(())
+    }
+
     /// Returns the response of `return`. As in Unit, errors have a page and no location, others no
     /// body; unless there is a text, as in nginx.
     fn returned(&self, answer: &Return, request: &Request) -> Decision {
@@ -501,14 +487,6 @@ impl<'s> Routing<'s> {
         }
         Decision::Respond(response)
     }
-}
-
-/// Continues with the action of the selected step.
-fn enter_action<'s>(step: &'s RouteStep, request: &mut Request) -> Next<'s> {
-    if step.captures {
-        request.captures = matching::captures(&step.conditions, request);
-    }
-    Next::Action(&step.action)
 }
 
 /// Adds an action's variables for scripts, with the values of this moment, and its settings of PHP.

@@ -88,7 +88,10 @@ fn php_source_is_never_sent() {
                     for fields in [&all[..], &[]] {
                         let outcome = site.outcome(&request(method, path.as_bytes(), b"", fields));
                         assert!(
-                            matches!(outcome, ServeOutcome::NotServed(NotServedReason::NotFound)),
+                            matches!(
+                                outcome,
+                                Err(ServeOutcome::NotServed(NotServedReason::NotFound))
+                            ),
                             "{path:?}: {outcome:?}"
                         );
                     }
@@ -199,18 +202,19 @@ fn swap_while_asking(site: &Site, chroot: &[u8]) {
             now.monotonic += REVALIDATION_INTERVAL;
             let request = request("GET", b"/d/f.txt", b"", &[]);
             let place = FileLocation { chroot, ..site.share.place(&request.path) };
-            match site.files.serve_at(&site.share, place, &request, now) {
-                ServeOutcome::Response(response) => match response.body {
+            match site.files.answer(&site.share, place, &request, now) {
+                Ok(response) => match response.body {
                     Body::Bytes(bytes) => {
                         assert_eq!(bytes, "inside");
                         inside += 1;
                     }
                     other => panic!("{other:?}"),
                 },
-                ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
-                }
+                Err(ServeOutcome::NotServed(
+                    NotServedReason::NotFound | NotServedReason::Forbidden,
+                )) => {}
                 // The names changed until the retries were used up.
-                ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
+                Err(ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN))) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -239,10 +243,10 @@ fn links_follow_the_policy_of_the_share() {
     let serve = |share: &Share, chroot: &[u8], path: &'static str| {
         let request = request("GET", path.as_bytes(), b"", &[]);
         let place = FileLocation { chroot, ..share.place(&request.path) };
-        match site.files.serve_at(share, place, &request, site.now) {
-            ServeOutcome::Response(response) => response.status,
-            ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
+        match site.files.answer(share, place, &request, site.now) {
+            Ok(response) => response.status,
+            Err(ServeOutcome::NotServed(reason)) => RequestError::from(reason).status(),
+            Err(_) => panic!(),
         }
     };
     let jail = jail.as_os_str().as_bytes();
@@ -268,10 +272,11 @@ fn mounts_follow_the_policy_of_the_share() {
     let site = Site::plain();
     let status = |options: Options| {
         let share = Share::new("", options);
-        match site.files.serve(&share, &request("GET", b"/proc/version", b"", &[]), site.now) {
-            ServeOutcome::Response(response) => response.status,
-            ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
+        let asked = request("GET", b"/proc/version", b"", &[]);
+        match site.files.answer(&share, share.place(b"/proc/version"), &asked, site.now) {
+            Ok(response) => response.status,
+            Err(ServeOutcome::NotServed(reason)) => RequestError::from(reason).status(),
+            Err(_) => panic!(),
         }
     };
     assert_eq!(status(Options::default()), 200);

@@ -64,10 +64,10 @@ fn link(site: &Site, target: impl AsRef<Path>, name: &str, owner: u32) {
 
 fn status(site: &Site, share: &Share, place: FileLocation<'_>) -> u16 {
     let request = request("GET", b"/", b"", &[]);
-    match site.files.serve_at(share, place, &request, site.now) {
-        ServeOutcome::Response(response) => response.status,
-        ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
-        ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
+    match site.files.answer(share, place, &request, site.now) {
+        Ok(response) => response.status,
+        Err(ServeOutcome::NotServed(reason)) => RequestError::from(reason).status(),
+        Err(_) => 299,
     }
 }
 
@@ -86,10 +86,10 @@ fn each(site: &Site, path: &str) -> [u16; 4] {
     let old = Files { opener: Opener::without_openat2(), ..Files::new(Limits::default()) };
     let place = FileLocation { path: path.as_bytes(), ..default.place(b"") };
     let asked = request("GET", b"/", b"", &[]);
-    let without = match old.serve_at(&default, place, &asked, site.now) {
-        ServeOutcome::Response(response) => response.status,
-        ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
-        ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
+    let without = match old.answer(&default, place, &asked, site.now) {
+        Ok(response) => response.status,
+        Err(ServeOutcome::NotServed(reason)) => RequestError::from(reason).status(),
+        Err(_) => 299,
     };
     [
         status(site, &default, place),

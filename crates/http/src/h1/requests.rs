@@ -22,15 +22,6 @@ use crate::exchange::{Carrier, Exchange, Handler, RequestRecord, SendOutcome};
 use crate::limits::Limits;
 use crate::message::Response;
 
-/// A request head, and facts about its arrival.
-struct Received {
-    head: Head,
-    /// Length of the head in bytes.
-    head_len: u64,
-    /// Arrival of the first byte.
-    started_at: Instant,
-}
-
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers all requests whose heads have arrived.
     pub(super) async fn answer_requests(&self) -> Next {
@@ -61,7 +52,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         }
     }
 
-    /// Answers the request with this head.
+    /// Lets the handler answer the request with this head, and sends the response.
     async fn answer_head(&self, bytes: Bytes, limits: &Rc<Limits>) -> Next {
         let started_at = self.started_at.take().unwrap_or_else(Instant::now);
         let head_len = bytes.len() as u64;
@@ -71,12 +62,6 @@ impl<I: Io, H: Handler> Connection<I, H> {
         };
         drop(bytes);
         self.drain.set_busy();
-        self.exchange(Received { head, head_len, started_at }, limits).await
-    }
-
-    /// Lets the handler answer a request, and sends the response.
-    async fn exchange(&self, received: Received, limits: &Rc<Limits>) -> Next {
-        let Received { head, head_len, started_at } = received;
         let carrier = RequestCarrier::new(&self.transport, &self.drain, limits, &head);
         let (keep_alive, is_head) = (head.keep_alive, head.method.as_ref() == b"HEAD");
         let keep_alive = !self.count_request(limits) && keep_alive;

@@ -33,8 +33,8 @@ pub fn file(
         path: path.clone(),
         ..request.clone()
     };
-    match files.serve_at(share, share.place(path), &asked, now) {
-        ServeOutcome::Response(found) if found.status == 200 => Some(found),
+    match files.look_up(share, share.place(path), &asked, now) {
+        ServeOutcome::File(file) => Some(files.file_response(&file, &asked, now.wall)),
         _ => None,
     }
 }

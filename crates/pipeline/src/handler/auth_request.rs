@@ -15,7 +15,7 @@ use howdah_http::message::{Fields, Response};
 use howdah_http::respond::refuse;
 use howdah_routing::snapshot::action::AuthRequest;
 
-use super::respond::carry_out;
+use super::respond::produce;
 use crate::context::Context;
 use crate::filters::error_page;
 
@@ -64,19 +64,11 @@ async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>
     let values = [original.target.to_vec(), original.method.to_vec()];
     let described: Vec<_> = ORIGINAL.map(str::to_owned).into_iter().zip(values).collect();
     replace_fields(&mut request.fields, ORIGINAL.into_iter(), &described);
-    let (mut routed, mut step) = context.routing.route_internally(&check.action, &mut request);
+    let (mut routed, step) = context.routing.route_internally(&check.action, &mut request);
+    routed.is_check = true;
     let connection = exchange.without_body();
     let mut asked = Exchange::new(request, exchange.started_at, &connection);
-    loop {
-        // The answer to one client is not for another, whatever it says about its lifetime.
-        routed.effects.cache = None;
-        match carry_out(context, step.without_checks(), &mut routed, &mut asked).await {
-            Ok((response, _)) => return response,
-            Err(next) => {
-                (routed, step) = context.routing.route_internally(next, &mut asked.request);
-            }
-        }
-    }
+    produce(context, step.without_checks(), &mut routed, &mut asked).await.0
 }
 
 /// Returns the fields of a response with these names.

@@ -29,13 +29,14 @@ use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 use howdah_http::target::Target;
 use howdah_http::turn::TURN_BYTES;
+use howdah_routing::route::Decision;
 use howdah_routing::snapshot::effects::Effects;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 use super::checks;
 use super::redirects;
-use super::respond::respond_to_client;
+use super::respond::produce;
 use crate::context::Context;
 use crate::filters::error_page;
 
@@ -123,9 +124,11 @@ impl Budget {
     }
 }
 
-/// Removes the fields from a request that ask for a part of a page that may have to be assembled.
-pub fn prepare(effects: &Effects<'_>, request: &mut Request) {
-    if is_on(effects) && request.fields.get("range").is_some() {
+/// Removes the fields from a request that ask for a part of a page that may have to be assembled. A
+/// file never has to be.
+pub fn prepare(decision: &Decision, effects: &Effects<'_>, request: &mut Request) {
+    let is_file = matches!(decision, Decision::File(_));
+    if is_on(effects) && !is_file && request.fields.get("range").is_some() {
         let is_of_ranges = |name: &[u8]| {
             name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range")
         };
@@ -273,7 +276,7 @@ impl Assembly<'_> {
         let connection = exchange.without_body();
         let mut asked = Exchange::new(request, exchange.started_at, &connection);
         let decision = checks::check(&own, step, &mut routed, &mut asked).await;
-        let answered = respond_to_client(&own, decision, &mut routed, &mut asked);
+        let answered = produce(&own, decision, &mut routed, &mut asked);
         let (mut response, instruction) = answered.await;
         if let Some(instruction) = instruction {
             redirects::follow(&own, instruction, &mut routed, &asked, &mut response).await;

@@ -30,7 +30,7 @@ use howdah_sys::log::Level;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::respond::{Answer, produce, respond_to_client};
+use super::respond::{Answer, produce};
 use crate::context::Context;
 use crate::thread::RouterThread;
 
@@ -97,11 +97,11 @@ pub async fn respond_and_copy<'s>(
     };
     if exchange.body_len() == Some(0) {
         start_all(&Bytes::new());
-        return respond_to_client(context, decision, routed, exchange).await;
+        return produce(context, decision, routed, exchange).await;
     }
     let copied = CopiedBody::new(exchange.carrier(), longest);
     let mut original = Exchange::new(exchange.request.clone(), exchange.started_at, &copied);
-    let answered = respond_to_client(context, decision, routed, &mut original).await;
+    let answered = produce(context, decision, routed, &mut original).await;
     exchange.request = original.request;
     if let Some(body) = copied.take() {
         start_all(&body);

@@ -76,8 +76,10 @@ pub fn file_with_known_head(
     let head = known.answer(path)?;
     let place = FileLocation { root, path, url_offset: 0, chroot: b"" };
     let now = context.routing.now;
-    let served = context.thread.files.serve_at(&site.files, place, &exchange.request, now);
-    let ServeOutcome::Response(mut response) = served else { return None };
+    let (files, request) = (&context.thread.files, &exchange.request);
+    let found = files.look_up(&site.files, place, request, now);
+    let ServeOutcome::File(file) = found else { return None };
+    let mut response = files.file_response(&file, request, now.wall);
     response.fields = head.fields(&response.fields)?;
     Some(response)
 }

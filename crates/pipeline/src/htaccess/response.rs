@@ -61,11 +61,9 @@ impl SiteRequest<'_, '_> {
             request.to_mut().fields = Fields::from_pairs(fields);
         }
         let (files, now) = (&self.context.thread.files, self.context.routing.now);
-        match files.serve_at(&self.site.files, place, &request, now) {
-            ServeOutcome::Response(response) if response.status == 301 => {
-                Err(RequestError::Forbidden)
-            }
-            ServeOutcome::Response(mut response) => {
+        match files.look_up(&self.site.files, place, &request, now) {
+            ServeOutcome::File(file) => {
+                let mut response = files.file_response(&file, &request, now.wall);
                 if record.status != 200 {
                     response.status = record.status;
                 }
@@ -79,9 +77,9 @@ impl SiteRequest<'_, '_> {
                     // Apache sends the fields of the file, without content and without an error
                     // document.
                     request.to_mut().fields = Fields::default();
-                    let whole = files.serve_at(&self.site.files, place, &request, now);
-                    if let ServeOutcome::Response(whole) = whole {
-                        response.fields = whole.fields;
+                    let whole = files.look_up(&self.site.files, place, &request, now);
+                    if let ServeOutcome::File(whole) = whole {
+                        response.fields = files.file_response(&whole, &request, now.wall).fields;
                     }
                     response.body = Body::Empty;
                     response.is_default_error_page = false;
@@ -92,7 +90,9 @@ impl SiteRequest<'_, '_> {
                 }
                 Ok(response)
             }
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => Err(RequestError::Forbidden),
+            ServeOutcome::Directory | ServeOutcome::Script(_) | ServeOutcome::Listing(_) => {
+                Err(RequestError::Forbidden)
+            }
             ServeOutcome::NotServed(reason) => Err(reason.into()),
         }
     }

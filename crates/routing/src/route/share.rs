@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use howdah_cgi::target::Script;
 use howdah_config::{Candidate, Prefix, Target};
-use howdah_files::{DirectoryRedirect, FileLocation, NotServedReason, ScriptPath, ServeOutcome};
+use howdah_files::{FileLocation, NotServedReason, ScriptPath, ServeOutcome};
 use howdah_http::error_status::RequestError;
 use howdah_http::message::Request;
 use howdah_http::variables::VariableSource;
 
 use super::directory::is_below;
 use super::{Decision, Origin, Routing, rewrite};
-use crate::snapshot::action::{CompiledPass, Share, SharePath};
+use crate::snapshot::action::{Share, SharePath};
 
 impl Routing<'_> {
     /// Finds the handler of a request. With candidates, the path of the request becomes that of the
@@ -24,29 +24,35 @@ impl Routing<'_> {
         share: &Share,
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
-        let Some(prefix) = &share.prefix else { return self.below_prefix(share, request) };
-        let whole = request.path.clone();
-        let rest = prefix.rest(&whole).ok_or(NotServedReason::NotFound)?;
-        if rest.is_empty() {
-            return redirect(request, None);
+        let mut whole = None;
+        if let Some(prefix) = &share.prefix {
+            let rest = prefix.rest(&request.path).ok_or(NotServedReason::NotFound)?;
+            if rest.is_empty() {
+                return redirect(request, None);
+            }
+            let rest = request.path.slice_ref(rest);
+            whole = Some((prefix, std::mem::replace(&mut request.path, rest)));
         }
-        request.path = whole.slice_ref(rest);
-        let found = self.below_prefix(share, request);
-        request.path = match found {
-            Ok(_) => Prefix::join(Some(prefix), &request.path).into_owned().into(),
-            Err(_) => whole,
+        let found = if share.candidates.is_empty() {
+            self.find(share, request, false, true)
+        } else {
+            self.find_candidates(share, request)
         };
+        if let Some((prefix, whole)) = whole {
+            request.path = match found {
+                Ok(_) => Prefix::join(Some(prefix), &request.path).into_owned().into(),
+                Err(_) => whole,
+            };
+        }
         found
     }
 
-    fn below_prefix(
+    /// Tries each candidate in turn.
+    fn find_candidates(
         &self,
         share: &Share,
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
-        if share.candidates.is_empty() {
-            return self.find(share, request, false, howdah_files::redirect_to_directory);
-        }
         let asked = request.path.clone();
         let mut reason = NotServedReason::NotFound;
         for candidate in &share.candidates {
@@ -82,7 +88,7 @@ impl Routing<'_> {
         let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
         let asked = std::mem::replace(&mut request.path, path);
         let is_longer = lacks_slash || candidate.target.path.extends_variable();
-        let found = self.find(share, request, is_longer, |_, _| None)?;
+        let found = self.find(share, request, is_longer, false)?;
         if !lacks_slash {
             self.set_query(query, request);
             return Ok(found);
@@ -93,13 +99,14 @@ impl Routing<'_> {
 
     /// Tries each path of the share in turn. A request path that `is_longer` than the client's
     /// names the file alone: the added part is no `PATH_INFO` of a script that the client named,
-    /// such as `/index.html` in `/index.php/index.html`.
+    /// such as `/index.html` in `/index.php/index.html`. Unless it `redirects`, a directory whose
+    /// path has no slash at the end is not found.
     fn find(
         &self,
         share: &Share,
         request: &Request,
         is_longer: bool,
-        redirect: DirectoryRedirect,
+        redirects: bool,
     ) -> Result<Decision, NotServedReason> {
         let source = VariableSource::of(request, self.started_at);
         let chroot = match &share.chroot {
@@ -115,17 +122,30 @@ impl Routing<'_> {
         }
         let mut reason = NotServedReason::NotFound;
         for path in &share.paths {
-            let is_longer = is_longer
-                || path.template.as_ref().is_some_and(|name| name.template.extends_variable());
-            match self.look(path, &chroot, request, &source, redirect) {
-                ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
+            let name = path.template.as_ref();
+            let is_longer = is_longer || name.is_some_and(|name| name.template.extends_variable());
+            let expanded = name.map(|name| source.expand(&name.template));
+            let found = match location(path, request, expanded.as_deref(), &chroot) {
+                Some(place) => self.files.look_up(&path.files, place, request, self.now),
+                None => ServeOutcome::NotServed(NotServedReason::NotFound),
+            };
+            reason = match found {
+                ServeOutcome::File(file) => return Ok(Decision::File(file)),
+                ServeOutcome::Directory => {
+                    let prefix = path.files.options().prefix.as_ref();
+                    let redirect = howdah_files::redirect_to_directory(request, prefix);
+                    match redirect.filter(|_| redirects) {
+                        Some(redirect) => return Ok(Decision::Respond(redirect)),
+                        None => NotServedReason::NotFound,
+                    }
+                }
                 ServeOutcome::Script(script) if is_longer && !script.path_info.is_empty() => {
-                    reason = NotServedReason::NotFound;
+                    NotServedReason::NotFound
                 }
                 ServeOutcome::Script(script) => return Ok(self.script(share, script, request)),
                 ServeOutcome::Listing(listing) => return Ok(Decision::List(listing)),
-                ServeOutcome::NotServed(missing) => reason = missing,
-            }
+                ServeOutcome::NotServed(missing) => missing,
+            };
             if !share.goes_on(reason) {
                 break;
             }
@@ -133,42 +153,11 @@ impl Routing<'_> {
         Err(reason)
     }
 
-    fn look(
-        &self,
-        path: &SharePath,
-        chroot: &[u8],
-        request: &Request,
-        source: &VariableSource<'_>,
-        redirect: DirectoryRedirect,
-    ) -> ServeOutcome {
-        let Some(name) = &path.template else {
-            let place = FileLocation { chroot, ..path.files.place(&request.path) };
-            return self.files.serve_place(&path.files, place, request, self.now, redirect);
-        };
-        if name.needs_host && request.host.is_empty() {
-            return ServeOutcome::NotServed(NotServedReason::NotFound);
-        }
-        let expanded = source.expand(&name.template);
-        let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
-        match FileLocation::split(&expanded, name.fixed, url, chroot) {
-            Some(place) => self.files.serve_place(&path.files, place, request, self.now, redirect),
-            None => ServeOutcome::NotServed(NotServedReason::NotFound),
-        }
-    }
-
     /// Returns the handler for a script that the share found.
     fn script(&self, share: &Share, found: ScriptPath, request: &Request) -> Decision {
-        let variable;
-        let target = match &share.scripts {
-            Some(CompiledPass::Fixed(target)) => Some(target),
-            Some(CompiledPass::Variable(template)) => {
-                let name = VariableSource::of(request, self.started_at).expand(template);
-                variable = std::str::from_utf8(&name).ok().and_then(Target::parse);
-                variable.as_ref()
-            }
-            None => None,
-        };
-        let Some(Target::Application { name, target }) = target else {
+        let source = VariableSource::of(request, self.started_at);
+        let target = share.scripts.as_ref().and_then(|pass| pass.target(&source));
+        let Some(Target::Application { name, target }) = target.as_deref() else {
             return Decision::Refuse(RequestError::NotFound);
         };
         if let Some(site) = self.snapshot.fastcgi.get(name) {
@@ -207,6 +196,24 @@ impl Routing<'_> {
         };
         Decision::Ask(Origin::Php(Arc::clone(application), script.below(share.prefix.as_ref())))
     }
+}
+
+/// Returns the location of a request's file below a path of a share, whose name is expanded, unless
+/// it is constant.
+fn location<'p>(
+    path: &'p SharePath,
+    request: &'p Request,
+    expanded: Option<&'p [u8]>,
+    chroot: &'p [u8],
+) -> Option<FileLocation<'p>> {
+    let (Some(name), Some(expanded)) = (&path.template, expanded) else {
+        return Some(FileLocation { chroot, ..path.files.place(&request.path) });
+    };
+    if name.needs_host && request.host.is_empty() {
+        return None;
+    }
+    let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
+    FileLocation::split(expanded, name.fixed, url, chroot)
 }
 
 /// Redirects to the path of the request, below a prefix, with a slash at its end.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_cgi::target::Script;
+use howdah_files::FoundFile;
 use howdah_files::listing::Listing;
 use howdah_http::error_status::RequestError;
 use howdah_http::message::Response;
@@ -39,11 +40,22 @@ pub enum Check<'s> {
     Request(&'s Action, &'s AuthRequest),
 }
 
+/// The last check of an action that a request has passed, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Passed {
+    None,
+    Limits,
+    Password,
+    All,
+}
+
 /// The handler of a request.
 #[derive(Debug)]
 pub enum Decision {
     /// Send this response.
     Respond(Response),
+    /// Open this file.
+    File(FoundFile),
     /// Ask the origin of the response.
     Ask(Origin),
     /// Answer under the directives of `.htaccess` files below this root.
@@ -78,6 +90,18 @@ impl<'s> Step<'s> {
 }
 
 impl<'s> Check<'s> {
+    /// Returns the check of an action that follows the last one that the request has passed.
+    pub(super) fn next(action: &'s Action, passed: Passed) -> Option<Check<'s>> {
+        if passed < Passed::Limits && !action.limit.is_empty() {
+            return Some(Check::Limits(action));
+        }
+        match (&action.auth, &action.auth_request) {
+            (Some(auth), _) if passed < Passed::Password => Some(Check::Password(action, auth)),
+            (_, Some(check)) if passed < Passed::All => Some(Check::Request(action, check)),
+            _ => None,
+        }
+    }
+
     /// Returns the limits to be checked.
     pub fn limits(&self) -> &'s [Rule] {
         match self {

@@ -64,10 +64,17 @@ impl Routes {
         self.router().route("*:80", request)
     }
 
-    /// Returns the decision about a request; a decision behind a check is refused.
+    /// Returns the decision about a request, with the response in place of a file. A decision after
+    /// a check is refused.
     fn decide(&self, request: &mut Request) -> (Decision, Effects<'_>) {
         let (routed, step) = self.route(request);
-        (step.without_checks(), routed.effects)
+        let decision = match step.without_checks() {
+            Decision::File(file) => {
+                Decision::Respond(self.files.file_response(&file, request, SystemTime::now()))
+            }
+            decision => decision,
+        };
+        (decision, routed.effects)
     }
 
     /// Returns status and location.

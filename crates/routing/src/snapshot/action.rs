@@ -1,5 +1,6 @@
 //! Compiled actions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -8,6 +9,7 @@ use howdah_access_log::AccessLog;
 use howdah_cache::store::Store;
 use howdah_config::{self as config, ActionOptions, Template};
 use howdah_files::NotServedReason;
+use howdah_http::variables::VariableSource;
 use howdah_limits::rules::Rule;
 use howdah_upstream::servers::upstream::Upstream;
 
@@ -157,6 +159,20 @@ pub enum CompiledPass {
     Fixed(config::Target),
     /// Template with variables.
     Variable(Template),
+}
+
+impl CompiledPass {
+    /// Returns the target for a request; `None` if the template does not expand to one.
+    pub fn target(&self, source: &VariableSource<'_>) -> Option<Cow<'_, config::Target>> {
+        match self {
+            CompiledPass::Fixed(target) => Some(Cow::Borrowed(target)),
+            CompiledPass::Variable(template) => {
+                let name = source.expand(template);
+                let target = config::Target::parse(std::str::from_utf8(&name).ok()?);
+                target.map(Cow::Owned)
+            }
+        }
+    }
 }
 
 /// A compiled share.

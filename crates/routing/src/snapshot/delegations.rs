@@ -141,10 +141,12 @@ impl Delegation {
         let Some((directory, path)) = found else { return refuse(RequestError::NotFound) };
         let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
         let place = FileLocation { root: &directory.path, path, url_offset: 0, chroot };
-        match cache.serve_place(&directory.files, place, request, now, |_, _| None) {
-            ServeOutcome::Response(response) => response,
+        match cache.look_up(&directory.files, place, request, now) {
+            ServeOutcome::File(file) => cache.file_response(&file, request, now.wall),
             ServeOutcome::NotServed(reason) => refuse(reason),
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => refuse(RequestError::NotFound),
+            ServeOutcome::Directory | ServeOutcome::Script(_) | ServeOutcome::Listing(_) => {
+                refuse(RequestError::NotFound)
+            }
         }
     }
 }

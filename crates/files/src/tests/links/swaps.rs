@@ -16,18 +16,19 @@ fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send
         while !done.load(Ordering::Acquire) {
             now.monotonic += REVALIDATION_INTERVAL;
             let request = request("GET", path.as_bytes(), b"", &[]);
-            match site.files.serve(&site.share, &request, now) {
-                ServeOutcome::Response(response) => match response.body {
+            match site.files.answer(&site.share, site.share.place(&request.path), &request, now) {
+                Ok(response) => match response.body {
                     Body::Bytes(bytes) => {
                         assert_eq!(bytes, "inside");
                         inside += 1;
                     }
                     other => panic!("{other:?}"),
                 },
-                ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
-                }
+                Err(ServeOutcome::NotServed(
+                    NotServedReason::NotFound | NotServedReason::Forbidden,
+                )) => {}
                 // The names changed until the retries were used up.
-                ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
+                Err(ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN))) => {}
                 other => panic!("{other:?}"),
             }
         }
