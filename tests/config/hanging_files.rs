@@ -247,8 +247,21 @@ fn a_table_that_hangs_stays_as_it_is() {
     fs::write(&new, r#"{"/a": "2", "/b": "3"}"#).unwrap();
     let Some(hanging) = HangingFiles::new(&[&new]) else { return };
     fs::rename(&new, &file).unwrap();
-    served.server.wait_for_log("files with tables of the configuration cannot be read");
+    let log = served.server.wait_for_log("files with tables of the configuration cannot be read");
+    assert!(
+        log.contains(&format!("{}: its file system has not answered", file.display())),
+        "{log}"
+    );
     served.goes_on();
+    // One process waits for the drive, however often the files are due, and others open files.
+    let access_log = json!({"path": served.directory.with_file_name("access.log")}).to_string();
+    served.server.control("PUT", "/config/access_log", access_log).succeeded();
+    harness::time::sleep(Duration::from_secs(6));
+    eventually("one process waits", || {
+        let all = served.server.processes().into_iter();
+        (all.filter(|process| process.title == "howdah: files").count() == 1).then_some(())
+    });
+    assert_eq!(served.server.log().matches("files with tables").count(), 1);
     let path = "/config/variables/v/values";
     assert_eq!(served.server.control("GET", path, "").succeeded(), json!({"/a": "1"}));
     drop(hanging);

@@ -1,6 +1,7 @@
 //! The running configuration, the one that is being applied, and the grants of each.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_wire::messages::ApplicationSpec;
@@ -12,7 +13,7 @@ use crate::grants::Grants;
 pub(crate) struct Current {
     /// Number of the configuration; grows with each.
     pub(crate) generation: u32,
-    pub(crate) document: Vec<u8>,
+    pub(crate) document: Arc<Vec<u8>>,
     pub(crate) grants: Grants,
 }
 
@@ -59,7 +60,7 @@ const MAX_FORMER: usize = 1024;
 impl Changes {
     /// Starts with a configuration.
     pub(crate) fn new(document: Vec<u8>, grants: Grants) -> Changes {
-        let current = Current { generation: 0, document, grants };
+        let current = Current { generation: 0, document: Arc::new(document), grants };
         Changes { current, ..Changes::default() }
     }
 
@@ -70,7 +71,7 @@ impl Changes {
         }
         self.last_generation = self.last_generation.wrapping_add(1);
         let generation = self.last_generation;
-        let next = Current { generation, document, grants };
+        let next = Current { generation, document: Arc::new(document), grants };
         self.candidate = Some(Candidate { next, is_saving: false, is_committed: false });
         Some(generation)
     }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file_helper::{Answer, Helper, Work};
-use crate::file_task::{Origin, Outcome, Task};
+use crate::file_task::{Group, Origin, Outcome, Task};
 use crate::options::Options;
 
 /// Time after which a task that has not ended lets another process do the next ones.
@@ -81,8 +81,7 @@ enum State {
     Hung {
         /// The file of the task, if it has one.
         file: Option<PathBuf>,
-        /// The task writes to the state directory.
-        is_of_state: bool,
+        group: Option<Group>,
         is_killed: bool,
     },
 }
@@ -175,15 +174,15 @@ impl FileHelpers {
             if now.saturating_duration_since(*since) < timeout {
                 continue;
             }
-            let is_of_state = errand.0.is_of_state();
-            let file = errand.0.file().map(Path::to_owned);
-            // It is of no use for the next task of its kind, which has to begin anew.
-            let is_killed = file.is_none();
+            let (file, group) = (errand.0.file().map(Path::to_owned), errand.0.group());
+            // It is of no use for the next task of its kind, which has to begin anew. One that
+            // looks at tables shows when their drive answers again.
+            let is_killed = file.is_none() && group != Some(Group::Tables);
             if is_killed {
                 running.helper.kill();
             }
-            let before =
-                std::mem::replace(&mut running.state, State::Hung { file, is_of_state, is_killed });
+            let hung = State::Hung { file, group, is_killed };
+            let before = std::mem::replace(&mut running.state, hung);
             if let State::Busy { errand, progress: (_, place), .. } = before {
                 done.push((errand, Err(not_answered(&place, timeout))));
             }
@@ -203,18 +202,18 @@ impl FileHelpers {
         done
     }
 
-    /// Returns true if another task for a file of the same directory hangs, or one for the state
-    /// directory, or if too many do.
+    /// Returns true if another task for a file of the same directory or of the same group hangs, or
+    /// if too many do.
     fn is_hung(&self, task: &Task) -> bool {
         let directory = task.file().map(Path::parent);
         let mut hung = self.running.iter().filter_map(|running| match &running.state {
-            State::Hung { file, is_of_state, .. } => Some((file.as_deref(), *is_of_state)),
+            State::Hung { file, group, .. } => Some((file.as_deref(), *group)),
             _ => None,
         });
         hung.clone().count() > 2 * MAX_HUNG
-            || hung.any(|(file, is_of_state)| {
+            || hung.any(|(file, group)| {
                 let is_beside = directory.is_some() && file.map(Path::parent) == directory;
-                is_beside || is_of_state && task.is_of_state()
+                is_beside || group.is_some() && group == task.group()
             })
     }
 

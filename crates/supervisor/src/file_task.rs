@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_sys::{full_disk, regular_file};
@@ -17,6 +18,7 @@ use crate::memory::memory_file;
 use crate::options::Options;
 use crate::prototype::preflight;
 use crate::running_user::{Difference, RunningUser};
+use crate::table_reader::{self, Stamps};
 use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
 
 /// Maximum time of a task without progress.
@@ -24,6 +26,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum time of a task that writes to the state directory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time without progress of a task that reads tables, which may be large.
+const TABLES_TIMEOUT: Duration = Duration::from_secs(15);
 
 const CAN_RESTART: &str = "can restart";
 const NO_USER: &str = "no user";
@@ -60,9 +65,9 @@ pub(crate) enum Task {
     /// Reads a file with a password into memory.
     ReadSecret(String),
     /// Reads the document again, into memory. Has the document that runs.
-    ReadDocument(Vec<u8>),
+    ReadDocument(Arc<Vec<u8>>),
     /// Keeps the document that is served, for a start without a valid one.
-    KeepDocument(Vec<u8>),
+    KeepDocument(Arc<Vec<u8>>),
     /// Stores a document that the router has prepared.
     SaveDocument { generation: u32, document: Vec<u8> },
     /// Writes as many bytes to this state directory, and removes them.
@@ -79,6 +84,17 @@ pub(crate) enum Task {
     CheckApplications(Vec<CheckedApplication>),
     /// Looks up the users of running applications, which have these numbers.
     CheckUsers(Vec<(u32, RunningUser)>),
+    /// Looks at the files with tables of the running document, and reads them if one has changed.
+    LookAtTables { document: Arc<Vec<u8>>, known: Option<Stamps> },
+}
+
+/// Tasks of a kind that follow each other, and fail at once while one of them hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Those that write to the state directory.
+    State,
+    /// Those that look at files with tables.
+    Tables,
 }
 
 /// A document that is to be applied.
@@ -126,26 +142,37 @@ impl Task {
             | Task::DeleteCertificate { .. }
             | Task::Preflight(_)
             | Task::CheckApplications(_)
-            | Task::CheckUsers(_) => None,
+            | Task::CheckUsers(_)
+            | Task::LookAtTables { .. } => None,
         }
     }
 
-    /// Returns true for a task that writes to the state directory: these follow each other.
-    pub(crate) fn is_of_state(&self) -> bool {
-        matches!(
-            self,
+    /// Returns the group of a task that has one.
+    pub(crate) fn group(&self) -> Option<Group> {
+        match self {
             Task::SaveDocument { .. }
-                | Task::KeepDocument(_)
-                | Task::ProbeState { .. }
-                | Task::StoreCertificate { .. }
-                | Task::DeleteCertificate { .. }
-        )
+            | Task::KeepDocument(_)
+            | Task::ProbeState { .. }
+            | Task::StoreCertificate { .. }
+            | Task::DeleteCertificate { .. } => Some(Group::State),
+            Task::LookAtTables { .. } => Some(Group::Tables),
+            _ => None,
+        }
+    }
+
+    /// Returns true for a task that writes to the state directory.
+    pub(crate) fn is_of_state(&self) -> bool {
+        self.group() == Some(Group::State)
     }
 
     /// Returns the maximum time without progress. Written data must be on the disk, which may be
     /// slow.
     pub(crate) fn timeout(&self) -> Duration {
-        if self.is_of_state() { STATE_TIMEOUT } else { TIMEOUT }
+        match self.group() {
+            Some(Group::State) => STATE_TIMEOUT,
+            Some(Group::Tables) => TABLES_TIMEOUT,
+            None => TIMEOUT,
+        }
     }
 
     /// Returns the task as a message for a process that runs already; `None` if it needs state that
@@ -166,7 +193,8 @@ impl Task {
             | Task::ProbeState { .. }
             | Task::Preflight(_)
             | Task::CheckApplications(_)
-            | Task::CheckUsers(_) => return None,
+            | Task::CheckUsers(_)
+            | Task::LookAtTables { .. } => return None,
         };
         let mut message = Vec::new();
         message.put_u8(kind);
@@ -258,6 +286,11 @@ impl Task {
                 });
                 lines(problems.collect())
             }
+            Task::LookAtTables { document, known } => {
+                let Some(files) = &options.table_files else { return Ok(None) };
+                let looked = table_reader::look(files, document, known.as_ref());
+                memory_file("tables", &looked.encode()).map(Some).map_err(text)
+            }
         }
     }
 }
@@ -313,7 +346,7 @@ mod tests {
                 assert!(Task::decode(&message[..end]).is_err());
             }
         }
-        assert!(Task::ReadDocument(Vec::new()).message().is_none());
+        assert!(Task::ReadDocument(Arc::default()).message().is_none());
         assert!(Task::decode(&[9, 0, 0, 0, 0]).is_err());
     }
 }

@@ -19,7 +19,7 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`:
 //!   one of them; `file_task`: their tasks; `application_checks`: which applications could not
-//!   start, or have lost their document roots.
+//!   start, or have lost their document roots; `table_reader`: tables in files that have changed.
 //! - `mail`: mail of applications, and the mail process.
 //! - `running_user`: whether the user of an application that runs is as it was.
 //! - `liveness`: whether a process of the server answers.
@@ -77,7 +77,6 @@ mod start_files;
 pub mod state_format;
 mod store;
 mod table_reader;
-mod table_watch;
 mod tree;
 mod unprivileged;
 mod usage;

@@ -1,38 +1,31 @@
-//! A process that looks at the files with tables of a document, and reads them if one has changed.
-//!
-//! A file may be on a network drive that does not answer. Then this process waits, and no other:
-//! the supervisor takes the result once the process has ended.
+//! Looks at the files with tables of a document, and reads them if one has changed: a task of the
+//! processes of [`file_helpers`](crate::file_helpers), as a file may be on a network drive that does
+//! not answer.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use howdah_sys::{process, signals, title};
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 
-use crate::memory::memory_file;
+use crate::file_helper::file_progress;
+use crate::memory::read_memory_file;
 use crate::options::TableFiles;
+use crate::store::MAX_DOCUMENT;
 
-/// Attributes of a file that change with its content, and before them those of the link that leads
-/// to it; empty if there is neither.
-pub(crate) type Stamp = Vec<[u64; 7]>;
+/// Maximum length of a result: a document and the names of its files.
+const MAX_RESULT: u64 = 2 * MAX_DOCUMENT;
 
-/// Files and directories with the attributes that were found.
-pub(crate) type Stamps = HashMap<PathBuf, Stamp>;
+/// Files and directories, each with a hash of the attributes that change with its content and of
+/// those of the link that leads to it.
+pub(crate) type Stamps = HashMap<PathBuf, u64>;
 
-/// A process that looks.
-#[derive(Debug)]
-pub(crate) struct TableReader {
-    pid: u32,
-    result: File,
-}
-
-/// The result of the process.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Looked {
     /// The files on which the tables depend.
@@ -41,58 +34,11 @@ pub(crate) struct Looked {
     pub(crate) document: Option<Result<Vec<u8>, String>>,
 }
 
-impl TableReader {
-    /// Starts a process. The tables are read if a file differs from `known`, or always with `known`
-    /// `None`.
-    pub(crate) fn start(
-        files: &TableFiles,
-        document: &[u8],
-        known: Option<&Stamps>,
-    ) -> io::Result<TableReader> {
-        let result = File::from(memory_file("tables", b"")?);
-        let parent = std::process::id();
-        match process::fork()? {
-            process::Forked::Parent(pid) => Ok(TableReader { pid, result }),
-            process::Forked::Child => {
-                signals::reset();
-                process::die_with_parent(Some(parent));
-                title::set("howdah: tables");
-                let look = || {
-                    // The sockets of the server must not stay open if this process does.
-                    let mut result = process::keep_only(result)?;
-                    result.write_all(&look(files, document, known).encode())
-                };
-                let looked = catch_unwind(AssertUnwindSafe(look));
-                process::exit_now(i32::from(!matches!(looked, Ok(Ok(())))));
-            }
-        }
-    }
-
-    /// Returns the process id.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Returns the result of a process that has ended.
-    pub(crate) fn result(self) -> io::Result<Looked> {
-        let mut bytes = vec![0; usize::try_from(self.result.metadata()?.len()).unwrap_or(0)];
-        self.result.read_exact_at(&mut bytes, 0)?;
-        Looked::decode(&bytes).map_err(|_| io::Error::other("it has not finished"))
-    }
-
-    /// Kills the process.
-    pub(crate) fn kill(&self) {
-        let _ = signals::send(self.pid, signals::SIGKILL);
-    }
-}
-
-fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
-    let found: Stamps = { (files.watched)(document).into_iter() }
-        .map(|file| {
-            let found = stamp(&file);
-            (file, found)
-        })
-        .collect();
+/// Looks at the files. The tables are read if a file differs from `known`, or always with `known`
+/// `None`.
+pub(crate) fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
+    let watched = (files.watched)(document).into_iter();
+    let found: Stamps = watched.map(|file| (file.clone(), stamp(&file))).collect();
     let has_changed = known.is_none_or(|known| {
         found.iter().any(|(file, now)| known.get(file).is_some_and(|before| before != now))
     });
@@ -102,68 +48,55 @@ fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
     Looked { files: found, document: read }
 }
 
-fn stamp(file: &Path) -> Stamp {
+fn stamp(file: &Path) -> u64 {
+    file_progress(&file.display().to_string());
     let own = fs::symlink_metadata(file).ok();
     let is_link = own.as_ref().is_some_and(fs::Metadata::is_symlink);
     let target = if is_link { fs::metadata(file).ok() } else { None };
-    own.into_iter().chain(target).map(|found| attributes(&found)).collect()
-}
-
-fn attributes(found: &fs::Metadata) -> [u64; 7] {
-    let number = i64::cast_unsigned;
-    [
-        found.dev(),
-        found.ino(),
-        found.size(),
-        number(found.mtime()),
-        number(found.mtime_nsec()),
-        number(found.ctime()),
-        number(found.ctime_nsec()),
-    ]
+    let mut hasher = DefaultHasher::new();
+    for found in own.iter().chain(&target) {
+        (found.dev(), found.ino(), found.size()).hash(&mut hasher);
+        (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 impl Looked {
-    fn encode(&self) -> Vec<u8> {
+    /// Encodes the result for [`Looked::read`].
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.put_u32(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
         for (file, stamp) in &self.files {
             bytes.put_bytes(file.as_os_str().as_bytes());
-            bytes.put_u8(u8::try_from(stamp.len()).unwrap_or(u8::MAX));
-            stamp.iter().flatten().for_each(|number| bytes.put_u64(*number));
+            bytes.put_u64(*stamp);
         }
-        match &self.document {
-            None => bytes.put_u8(0),
-            Some(Ok(document)) => {
-                bytes.put_u8(1);
-                bytes.put_bytes(document);
-            }
-            Some(Err(problem)) => {
-                bytes.put_u8(2);
-                bytes.put_bytes(problem.as_bytes());
-            }
-        }
+        let (kind, text) = match &self.document {
+            None => (0, &[][..]),
+            Some(Ok(document)) => (1, document.as_slice()),
+            Some(Err(problem)) => (2, problem.as_bytes()),
+        };
+        bytes.put_u8(kind);
+        bytes.put_bytes(text);
         bytes
+    }
+
+    /// Reads the result of a look that has ended.
+    pub(crate) fn read(file: OwnedFd) -> Result<Looked, String> {
+        let bytes = read_memory_file(vec![file], MAX_RESULT).map_err(|error| error.to_string())?;
+        Looked::decode(&bytes).map_err(|_| "the result is malformed".to_owned())
     }
 
     fn decode(bytes: &[u8]) -> Result<Looked, Malformed> {
         let mut reader = Decoder(bytes);
-        let mut files = HashMap::new();
+        let mut files = Stamps::new();
         for _ in 0..reader.u32()? {
-            let file = OsString::from_vec(reader.bytes()?.to_vec()).into();
-            let mut stamp = Stamp::new();
-            for _ in 0..reader.u8()? {
-                let mut numbers = [0; 7];
-                for number in &mut numbers {
-                    *number = reader.u64()?;
-                }
-                stamp.push(numbers);
-            }
-            files.insert(file, stamp);
+            let file = OsString::from_vec(reader.bytes()?.to_vec());
+            files.insert(file.into(), reader.u64()?);
         }
-        let document = match reader.u8()? {
-            0 => None,
-            1 => Some(Ok(reader.bytes()?.to_vec())),
-            2 => Some(Err(reader.text()?.to_owned())),
+        let document = match (reader.u8()?, reader.bytes()?) {
+            (0, []) => None,
+            (1, document) => Some(Ok(document.to_vec())),
+            (2, problem) => Some(Err(String::from_utf8_lossy(problem).into_owned())),
             _ => return Err(Malformed),
         };
         reader.end()?;
@@ -177,9 +110,7 @@ mod tests {
 
     #[test]
     fn a_result_arrives_as_it_was_found() {
-        let file = |name: &str, stamp| (PathBuf::from(name), stamp);
-        let files =
-            HashMap::from([file("/a", vec![]), file("/b", vec![[1, 2, 3, 4, u64::MAX, 6, 7]; 2])]);
+        let files = HashMap::from([("/a".into(), 0), ("/b".into(), u64::MAX)]);
         for document in [None, Some(Ok(b"{}".to_vec())), Some(Err("no file".to_owned()))] {
             let looked = Looked { files: files.clone(), document };
             let bytes = looked.encode();

@@ -361,7 +361,6 @@ impl Tree {
         expected.extend(self.replacement.pids());
         expected.extend(self.mail.pids());
         expected.extend(self.zygotes.pids());
-        expected.extend(self.tables.pid());
         expected.extend(self.file_helpers.pids());
         expected.extend(self.upgrade.successor().map(|successor| successor.pid));
         if own == 1 {

@@ -130,7 +130,6 @@ impl Tree {
         if error.is_empty() {
             self.changes.commit(Instant::now());
             self.keep_document();
-            self.tables.document_changed();
             self.application_checks.begin_soon();
             self.prepare_zygotes();
         }

@@ -221,11 +221,15 @@ impl Tree {
             let running = self.changes.current.document.clone();
             return self.begin_for_control(Task::ReadDocument(running));
         }
-        let read = if tables { self.tables.document() } else { None };
-        let read = read.unwrap_or_else(|| Ok(self.changes.current.document.clone()));
+        let current = &self.changes.current;
+        let changed = if tables { self.tables.changed(current.generation) } else { None };
         let in_memory =
-            |text: Vec<u8>| memory_file("document", &text).map_err(|error| error.to_string());
-        match read.and_then(in_memory) {
+            |text: &[u8]| memory_file("document", text).map_err(|error| error.to_string());
+        let read = match changed {
+            Some(changed) => changed.and_then(|text| in_memory(&text)),
+            None => in_memory(&current.document),
+        };
+        match read {
             Ok(file) => {
                 let read = ToControl::DocumentRead { error: String::new() };
                 self.send_to_control(&read, &[file.as_fd()]);

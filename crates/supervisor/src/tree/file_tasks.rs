@@ -138,6 +138,7 @@ impl Tree {
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
             Task::CheckApplications(checked) => self.applications_checked(&checked, outcome),
             Task::CheckUsers(_) => self.users_checked(outcome),
+            Task::LookAtTables { .. } => self.tables_looked_at(outcome),
         }
     }
 

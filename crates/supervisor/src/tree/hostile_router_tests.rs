@@ -226,7 +226,7 @@ fn a_configuration_counts_once_the_router_has_prepared_what_was_to_be_applied() 
     let next = Grants { logs: BTreeSet::from([model.path("next")]), ..Grants::default() };
     let generation = model.tree.changes.begin(b"{\"next\":1}".to_vec(), next).unwrap();
     assert!(ask(&mut model, &prepared(generation + 1)).is_empty());
-    assert_eq!(model.tree.changes.current.document, b"{}");
+    assert_eq!(model.tree.changes.current.document.as_slice(), b"{}");
     let answers = ask(&mut model, &prepared(generation));
     let expected = FromSupervisor::Commit { generation, error: String::new() };
     assert_eq!(answers.first().map(|answer| &answer.0), Some(&expected));

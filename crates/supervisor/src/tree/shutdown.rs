@@ -120,8 +120,6 @@ impl Tree {
         }
         self.kill_control();
         self.programs.end();
-        // It may wait for a disk that does not answer, so its end is not waited for.
-        self.tables.kill();
         self.file_helpers.kill();
         self.zygotes.end_all();
         // The second call kills them.

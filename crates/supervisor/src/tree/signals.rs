@@ -64,10 +64,7 @@ impl Tree {
                 if self.router.as_ref().is_some_and(|current| current.pid == router) {
                     self.send_to_router(&FromSupervisor::Ran { number, error }, &[]);
                 }
-            } else if !self.table_reader_ended(pid)
-                && !self.file_helper_ended(pid)
-                && !self.zygote_ended(pid, exit)
-            {
+            } else if !self.file_helper_ended(pid) && !self.zygote_ended(pid, exit) {
                 has_orphans = true;
             }
         }

@@ -14,6 +14,7 @@ use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
 use super::replacement_state::Replacement;
+use super::tables::Tables;
 use super::unwritable_state::Unwritable;
 use super::upgrade_state::Upgrade;
 use super::users_state::UserChecks;
@@ -33,7 +34,6 @@ use crate::prototype::Application;
 use crate::router::Router;
 use crate::service_manager::ServiceManager;
 use crate::sockets::Sockets;
-use crate::table_watch::TableWatch;
 
 /// How the server ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) struct Tree {
     /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
-    pub(super) tables: TableWatch,
+    pub(super) tables: Tables,
     pub(super) file_helpers: FileHelpers,
     /// This process carries out tasks with files itself. Only for tests, which have several
     /// threads.
@@ -167,7 +167,7 @@ impl Tree {
             zygotes: Zygotes::default(),
             orphans: PendingKills::default(),
             programs: Programs::default(),
-            tables: TableWatch::default(),
+            tables: Tables::default(),
             file_helpers: FileHelpers::default(),
             carries_out_file_tasks: false,
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,

@@ -43,7 +43,6 @@ impl Tree {
             () if self.control.has_pid(pid) => "control process",
             () if self.mail.pids().any(|mail| mail == pid) => "mail process",
             () if is_zygote() => "zygote",
-            () if self.tables.pid() == Some(pid) => "table reader process",
             () if self.file_helpers.pids().any(|helper| helper == pid) => "file helper process",
             () if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) => {
                 "new server process"
