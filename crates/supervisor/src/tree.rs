@@ -7,43 +7,37 @@
 //! - `router`: the router's process and its socket; `requests`: dispatches its messages;
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
-//! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`:
-//!   both.
+//! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
-//! - `mail`: messages of applications, and the mail process that sends them; `mail_state`: both.
+//! - `mail`: messages of applications, and the mail process that sends them.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
-//!   other side; `upgrade_state`: both.
-//! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
+//!   other side.
+//! - `replacement`: another router takes the place of the current one.
 //! - `failed_starts`: the output of failed starts of applications.
 //! - `file_tasks`: passes on the files that other processes have opened and read.
-//! - `application_checks`: whether applications could start, and have their document roots;
-//!   `application_checks_state`: when.
+//! - `application_checks`: whether applications could start, and have their document roots.
 //! - `tables`: notices changes of files with tables.
-//! - `users`, `users_state`: whether the users of running applications are as they were.
+//! - `users`: whether the users of running applications are as they were.
 //! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that
-//!   are stopped or hang; `watch_state`: its state.
+//!   are stopped or hang.
 //! - `shutdown`: the end of the server.
 
 mod application_checks;
-mod application_checks_state;
 mod applications;
 mod configuration;
 mod control;
 mod control_file;
-mod control_state;
 mod failed_starts;
 mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
 mod mail;
-mod mail_state;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 mod name_files;
 mod refusals;
 mod replacement;
-mod replacement_state;
 mod requests;
 mod resources;
 mod router;
@@ -55,16 +49,11 @@ mod state;
 mod succession;
 mod tables;
 mod unwritable;
-mod unwritable_state;
 mod upgrade;
-mod upgrade_state;
 mod users;
-mod users_state;
 mod wait;
 mod watch;
-mod watch_state;
 mod zygotes;
-mod zygotes_state;
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

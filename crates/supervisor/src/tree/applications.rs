@@ -15,7 +15,7 @@ use howdah_wire::region::Geometry;
 
 use super::id::Id;
 use super::state::Tree;
-use super::zygotes_state::StartKind;
+use super::zygotes::StartKind;
 use crate::control_groups::ControlGroups;
 use crate::output::Output;
 use crate::prototype::{Application, DISMISSAL_TIMEOUT, NotForked, Report, Violation};

@@ -4,6 +4,7 @@
 //! The router is asked by `service_manager`, whose watchdog needs its answers. A prototype notices
 //! by itself that it was stopped, as its application has to know.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use howdah_sys::activity::Activity;
@@ -12,12 +13,46 @@ use howdah_sys::{clock, process_tree, signals};
 use howdah_wire::messages::ToControl;
 
 use super::state::Tree;
-use super::watch_state::{Replaced, STOP_TIMEOUT};
 use crate::liveness::Liveness;
 use crate::prototype::STOPPED;
 
 /// Interval at which the control process is asked whether it works.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time after which a stopped process is killed. A shell stops and continues all processes of the
+/// server together.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The processes that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Stopped processes, each with the time at which that was noticed.
+    pub(super) stopped: HashMap<u32, Instant>,
+    pub(super) control: Liveness,
+    /// Time of the next ping of the control process; `None` if none runs.
+    pub(super) next_ping: Option<Instant>,
+    pub(super) last_ping: u32,
+    /// The process that was replaced last.
+    pub(super) replaced: Option<Replaced>,
+}
+
+/// A process that was replaced.
+#[derive(Debug)]
+pub(super) struct Replaced {
+    pub(super) pid: u32,
+    /// Seconds since 1970.
+    pub(super) at: u64,
+    /// Its kind and number, and why.
+    pub(super) reason: String,
+}
+
+impl Watch {
+    /// Returns the time of the next step.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let stopped = self.stopped.values().map(|since| *since + STOP_TIMEOUT);
+        stopped.chain(self.next_ping).chain(self.control.due()).min()
+    }
+}
 
 impl Tree {
     /// Records that a signal has stopped or continued a child.
