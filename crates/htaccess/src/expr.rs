@@ -5,12 +5,12 @@
 //! The language is that of Apache 2.4; functions that read files are refused, as Apache refuses
 //! them in a `.htaccess`. Expressions are parsed once and evaluated for each request.
 
+mod address;
 mod ascii;
 mod context;
 mod evaluate;
 mod functions;
 mod lex;
-mod network;
 mod operators;
 mod parse;
 mod scope;

@@ -9,8 +9,9 @@ use super::context::{Context, Failure, MAX_TEXT_BYTES};
 use super::scope::Scope;
 use super::tree::{Comparison, Cond, Function, Order, Wildcard, Word};
 use super::variable::Variable;
-use super::{ascii, functions, operators, wildcard};
+use super::{address, ascii, functions, operators, wildcard};
 use crate::record::Record;
+use crate::support::client_address;
 use crate::work;
 
 /// An expression and a request.
@@ -90,8 +91,12 @@ impl<'a> Evaluation<'a, '_> {
                 };
                 wildcard::matches(&pattern, &text, is_path, ignores_case)
             }
-            Cond::IpMatch(word, network) => network.contains(&self.word(word)?),
-            Cond::Client(network) => network.contains(&self.record.connection.remote_addr),
+            Cond::IpMatch(word, network) => {
+                address::read(&self.word(word)?).is_some_and(|address| network.contains(address))
+            }
+            Cond::Client(network) => {
+                client_address(self.record).is_some_and(|address| network.contains(address))
+            }
         })
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::context::MAX_EXPRESSION_BYTES;
 use super::lex::{self, Operator, Token};
-use super::network::Network;
 use super::tree::{Comparison, Cond, Function, Order, Test, Wildcard, Word};
 use super::variable::Variable;
 use crate::regex::Regex;
+use crate::support::Subnet;
 
 /// Maximum depth of parentheses, negations and functions.
 const MAX_DEPTH: u32 = 64;
@@ -405,12 +405,12 @@ impl Parser {
         Cond::Wildcard(kind, Box::new(word), Box::new(other))
     }
 
-    fn network(&mut self, name: &str, word: &Word) -> Option<Network> {
+    fn network(&mut self, name: &str, word: &Word) -> Option<Subnet> {
         let Word::Text(text) = word else {
             self.refuse(format!("-{name} requires subnet/netmask as constant argument"));
             return None;
         };
-        let network = Network::parse(text);
+        let network = Subnet::parse(text).ok();
         if network.is_none() {
             self.refuse("parsing of subnet/netmask failed".to_owned());
         }

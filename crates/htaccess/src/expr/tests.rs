@@ -174,6 +174,8 @@ fn broken_conditions_have_apaches_errors() {
         ("%{foo}", "syntax error, unexpected $end: Variable 'foo' does not exist"),
         ("-R %{REMOTE_ADDR}", "-R requires subnet/netmask as constant argument"),
         ("-R 'nonsense'", "parsing of subnet/netmask failed"),
+        ("-R '10.1/16'", "parsing of subnet/netmask failed"),
+        ("-R '0.0.0.0/0'", "parsing of subnet/netmask failed"),
         ("('a') == 'a'", "syntax error, unexpected ')'"),
         ("m#a# == 'a'", "syntax error, unexpected T_REGEX"),
         ("'a' =~ m_a_", "syntax error, unexpected T_ID"),

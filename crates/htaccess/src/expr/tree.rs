@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::network::Network;
 use super::variable::Variable;
 use crate::regex::Regex;
+use crate::support::Subnet;
 
 /// A condition.
 #[derive(Debug, Clone)]
@@ -22,9 +22,9 @@ pub(super) enum Cond {
     },
     Test(Test, Box<Word>),
     Wildcard(Wildcard, Box<Word>, Box<Word>),
-    IpMatch(Box<Word>, Network),
+    IpMatch(Box<Word>, Subnet),
     /// Address of the client.
-    Client(Network),
+    Client(Subnet),
 }
 
 impl Cond {

@@ -175,15 +175,12 @@ fn rule(place: &Place<'_>, arguments: &[&[u8]]) -> Result<Rule, String> {
         From::Environment { name: rest(4), is_negated: false }
     } else if text.eq_ignore_ascii_case(b"all") {
         From::All
-    } else if let Some(slash) = text.iter().position(|&byte| byte == b'/') {
-        let (address, mask) = text.split_at(slash);
-        From::Network(Subnet::parse(address, mask.get(1..)).map_err(|error| match error {
-            SubnetError::NoAddress => "An IP address was expected".to_string(),
-            error => error.text().to_string(),
-        })?)
     } else {
-        match Subnet::parse(text, None) {
+        match Subnet::parse(text) {
             Ok(network) => From::Network(network),
+            Err(SubnetError::NoAddress) if text.contains(&b'/') => {
+                return Err("An IP address was expected".into());
+            }
             Err(SubnetError::NoAddress) if text.contains(&b'#') => {
                 return Err("No comments are allowed here".into());
             }

@@ -240,9 +240,7 @@ fn networks(line: &[u8]) -> Result<Vec<Subnet>, String> {
         return Err("'require ip' requires an argument".into());
     }
     let parse = |word: &Vec<u8>| {
-        let slash = word.iter().position(|&byte| byte == b'/');
-        let (address, mask) = word.split_at(slash.unwrap_or(word.len()));
-        Subnet::parse(address, mask.get(1..)).map_err(|error| match error {
+        Subnet::parse(word).map_err(|error| match error {
             SubnetError::NoAddress => format!("ip address '{}' appears to be invalid", lossy(word)),
             _ => format!("ip address '{}' appears to be invalid: {}", lossy(word), error.text()),
         })
