@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use howdah_cgi::target::Script;
 use howdah_cgi::{head::CheckedHead, params as cgi_params};
-use howdah_config::{Retry, ServerOptions, Timeouts};
+use howdah_config::{ServerOptions, Timeouts};
 use howdah_dns::stream::Stream;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
@@ -99,10 +99,14 @@ pub async fn run(
     };
     thread.keep_awake();
     retry::run(&FastCgiRequest {
-        context: RequestContext { thread, exchange, content: &content },
-        application,
+        context: RequestContext {
+            thread,
+            exchange,
+            content: &content,
+            owner: application,
+            options,
+        },
         script,
-        options,
         timeouts: options.timeouts.applied_to(&application.timeouts),
         buffering: buffer.of_response(application.buffering),
         permit: Cell::new(Some(permit)),
@@ -140,11 +144,8 @@ fn is_missing(thread: &UpstreamThread, application: &FastCgiApplication, script:
 
 /// A request for the FastCGI servers of an application.
 struct FastCgiRequest<'a, 'c> {
-    context: RequestContext<'a, 'c>,
-    application: &'a Arc<FastCgiApplication>,
+    context: RequestContext<'a, 'c, Arc<FastCgiApplication>>,
     script: &'a Script,
-    /// Options of the action.
-    options: &'a Arc<ServerOptions>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Moves into the body of the response.
@@ -154,6 +155,14 @@ struct FastCgiRequest<'a, 'c> {
 impl Owner for Arc<FastCgiApplication> {
     fn place(&self) -> Option<String> {
         Some(FastCgiApplication::place(self))
+    }
+
+    fn log_limit(&self) -> &LogLimit {
+        &self.log_limit
+    }
+
+    fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
     }
 }
 
@@ -167,29 +176,13 @@ impl Protocol for FastCgiRequest<'_, '_> {
     /// The script may still be running.
     const RETRIES_AFTER_TIMEOUT: bool = false;
 
-    fn context(&self) -> &RequestContext<'_, '_> {
+    fn context(&self) -> &RequestContext<'_, '_, Arc<FastCgiApplication>> {
         &self.context
-    }
-
-    fn owner(&self) -> &Arc<FastCgiApplication> {
-        self.application
-    }
-
-    fn log_limit(&self) -> &LogLimit {
-        &self.application.log_limit
-    }
-
-    fn upstream(&self) -> &Arc<Upstream> {
-        &self.application.upstream
-    }
-
-    fn options(&self) -> &Arc<ServerOptions> {
-        self.options
     }
 
     fn encode(&self, _server: &Server) -> Result<Vec<u8>, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
-        let (application, request) = (self.application, &exchange.request);
+        let (application, request) = (self.context.owner, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
         cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
         cgi_params::write_fpm_settings(&mut params, request, self.script);
@@ -215,7 +208,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
     }
 
     async fn connect(&self, server: &Server) -> Result<Stream, Failure> {
-        let (limit, queue) = (self.timeouts.connect, &self.application.connection_limit.queue);
+        let (limit, queue) = (self.timeouts.connect, &self.context.owner.connection_limit.queue);
         self.context.thread.backlog().connect(&server.address, limit, queue).await
     }
 
@@ -225,19 +218,15 @@ impl Protocol for FastCgiRequest<'_, '_> {
         connection: Stream,
         records: Vec<u8>,
     ) -> Result<Self::Answer, SendError> {
-        let RequestContext { thread, exchange, content } = self.context;
+        let RequestContext { thread, exchange, content, .. } = self.context;
         let upload = Upload::new(records, content, StdinRecords, exchange);
-        let messages = Messages::new(attempt.clone(), thread.log(), &self.application.log_limit);
+        let messages = Messages::new(attempt.clone(), thread.log(), &self.context.owner.log_limit);
         let (timeouts, timer) = (&self.timeouts, thread.timer());
         let mut conversation = Conversation::new(connection, upload, timeouts, timer, messages);
         match self.read_head(&mut conversation).await {
             Ok(head) => Ok((conversation, head)),
             Err(failure) => Err(SendError { failure, has_input: conversation.has_input() }),
         }
-    }
-
-    fn retry(&self) -> &Retry {
-        self.options.retry.as_ref().unwrap_or(&self.application.upstream.config.retry)
     }
 
     fn status((_, found): &Self::Answer) -> u16 {

@@ -20,7 +20,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_config::{Retry, ServerOptions, Timeouts};
+use howdah_config::{ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
@@ -34,7 +34,6 @@ use self::head::{Head, Outline};
 use self::upload::Upload;
 use crate::connections::http2_pool::{Http2Connection, Http2Slot};
 use crate::failure::Failure;
-use crate::log_limit::LogLimit;
 use crate::proxy::changes::HeadChanges;
 use crate::proxy::framing::TrailerSource;
 use crate::proxy::{request, rewrite};
@@ -74,9 +73,7 @@ pub async fn run(
         Err(error) => return refuse(error),
     };
     retry::run(&Http2Request {
-        context: RequestContext { thread, exchange, content: &content },
-        upstream,
-        options,
+        context: RequestContext { thread, exchange, content: &content, owner: upstream, options },
         timeouts: options.timeouts.applied_to(&upstream.config.timeouts),
         buffering: buffer.of_response(upstream.config.buffering && is_buffered),
         takes_trailers: request::takes_trailers(&exchange.request),
@@ -91,10 +88,7 @@ fn is_websocket(request: &Request) -> bool {
 
 /// A request for the HTTP/2 servers of an upstream.
 struct Http2Request<'a, 'c> {
-    context: RequestContext<'a, 'c>,
-    upstream: &'a Arc<Upstream>,
-    /// Options of the action.
-    options: &'a Arc<ServerOptions>,
+    context: RequestContext<'a, 'c, Arc<Upstream>>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// The client accepts trailers.
@@ -115,28 +109,8 @@ impl Protocol for Http2Request<'_, '_> {
 
     const RETRIES_AFTER_TIMEOUT: bool = true;
 
-    fn context(&self) -> &RequestContext<'_, '_> {
+    fn context(&self) -> &RequestContext<'_, '_, Arc<Upstream>> {
         &self.context
-    }
-
-    fn owner(&self) -> &Arc<Upstream> {
-        self.upstream
-    }
-
-    fn log_limit(&self) -> &LogLimit {
-        &self.upstream.log_limit
-    }
-
-    fn upstream(&self) -> &Arc<Upstream> {
-        self.upstream
-    }
-
-    fn options(&self) -> &Arc<ServerOptions> {
-        self.options
-    }
-
-    fn retry(&self) -> &Retry {
-        self.options.retry.as_ref().unwrap_or(&self.upstream.config.retry)
     }
 
     fn status((_, head): &Self::Answer) -> u16 {
@@ -145,12 +119,12 @@ impl Protocol for Http2Request<'_, '_> {
 
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
-        let config = &self.upstream.config;
+        let config = &self.context.owner.config;
         let source = VariableSource::of(&exchange.request, exchange.started_at);
-        let changes = HeadChanges::new(config, self.options, &exchange.request, &source);
+        let changes = HeadChanges::new(config, self.context.options, &exchange.request, &source);
         let outline = Outline {
             address: &server.origin,
-            is_secure: self.upstream.tls.is_some(),
+            is_secure: self.context.owner.tls.is_some(),
             takes_trailers: self.takes_trailers,
             length: content.len().filter(|length| *length > 0),
         };
@@ -170,7 +144,7 @@ impl Protocol for Http2Request<'_, '_> {
 
     async fn connect(&self, server: &Server) -> Result<Http2Slot, Failure> {
         let connected = async {
-            let stream = self.upstream.connect(server, None).await?;
+            let stream = self.context.owner.connect(server, None).await?;
             Http2Connection::begin(stream, self.timeouts.idle).await
         };
         let limit = self.timeouts.connect;
@@ -188,7 +162,7 @@ impl Protocol for Http2Request<'_, '_> {
         mut slot: Http2Slot,
         EncodedRequest { head, trailer }: EncodedRequest,
     ) -> Result<(Conversation, Head), SendError> {
-        let RequestContext { thread, exchange, content } = self.context;
+        let RequestContext { thread, exchange, content, .. } = self.context;
         let has_body = content.len() != Some(0);
         let unsent = |failure| SendError { failure, has_input: false };
         // The server may allow fewer requests at once than are in progress.
@@ -235,7 +209,7 @@ impl Protocol for Http2Request<'_, '_> {
         (conversation, head): (Conversation, Head),
         active: ActiveRequest,
     ) -> Result<Response, Failure> {
-        let RequestContext { thread, exchange, content } = self.context;
+        let RequestContext { thread, exchange, content, .. } = self.context;
         let Head { status, fields, has_date, length } = head;
         let trailer = self.takes_trailers.then(Trailer::default);
         let is_without_body = attempt.method() == b"HEAD" || matches!(status, 204 | 304);
@@ -267,7 +241,7 @@ impl Protocol for Http2Request<'_, '_> {
             ..Response::new(status, body)
         };
         let source = VariableSource::of(&exchange.request, exchange.started_at);
-        rewrite::apply(&self.upstream.config, &attempt.server.origin, &source, &mut response);
+        rewrite::apply(&self.context.owner.config, &attempt.server.origin, &source, &mut response);
         Ok(response)
     }
 }

@@ -37,7 +37,7 @@ mod upgraded;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_config::{Retry, ServerOptions, Timeouts};
+use howdah_config::{ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras, Trailer};
@@ -54,7 +54,6 @@ use self::response::Head;
 use self::upgraded::Upgraded;
 use crate::connections::connection::Connection;
 use crate::failure::{Failure, Malformed};
-use crate::log_limit::LogLimit;
 use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
 use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
@@ -86,9 +85,7 @@ pub async fn run(
         Some(_) => None, // the request is for an error page
     };
     retry::run(&HttpRequest {
-        context: RequestContext { thread, exchange, content: &content },
-        upstream,
-        options,
+        context: RequestContext { thread, exchange, content: &content, owner: upstream, options },
         timeouts: options.timeouts.applied_to(&upstream.config.timeouts),
         buffering: buffer.of_response(upstream.config.buffering),
         upgrade,
@@ -99,10 +96,7 @@ pub async fn run(
 
 /// A request for the HTTP servers of an upstream.
 struct HttpRequest<'a, 'c> {
-    context: RequestContext<'a, 'c>,
-    upstream: &'a Arc<Upstream>,
-    /// Options of the action.
-    options: &'a Arc<ServerOptions>,
+    context: RequestContext<'a, 'c, Arc<Upstream>>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Protocols that the client offers to switch to.
@@ -125,31 +119,15 @@ impl Protocol for HttpRequest<'_, '_> {
 
     const RETRIES_AFTER_TIMEOUT: bool = true;
 
-    fn context(&self) -> &RequestContext<'_, '_> {
+    fn context(&self) -> &RequestContext<'_, '_, Arc<Upstream>> {
         &self.context
-    }
-
-    fn owner(&self) -> &Arc<Upstream> {
-        self.upstream
-    }
-
-    fn log_limit(&self) -> &LogLimit {
-        &self.upstream.log_limit
-    }
-
-    fn upstream(&self) -> &Arc<Upstream> {
-        self.upstream
-    }
-
-    fn options(&self) -> &Arc<ServerOptions> {
-        self.options
     }
 
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
-        let config = &self.upstream.config;
+        let config = &self.context.owner.config;
         let source = VariableSource::of(&exchange.request, exchange.started_at);
-        let changes = HeadChanges::new(config, self.options, &exchange.request, &source);
+        let changes = HeadChanges::new(config, self.context.options, &exchange.request, &source);
         let option = match &self.upgrade {
             Some(protocols) => ConnectionOption::Upgrade(protocols),
             None if config.keepalive > 0 => ConnectionOption::KeepAlive,
@@ -162,13 +140,13 @@ impl Protocol for HttpRequest<'_, '_> {
     }
 
     fn take_idle(&self, server: &Server, is_repeatable: bool) -> Option<Connection> {
-        let keeps = self.upstream.config.keepalive > 0 && self.upgrade.is_none();
+        let keeps = self.context.owner.config.keepalive > 0 && self.upgrade.is_none();
         (keeps && is_repeatable).then(|| self.context.thread.take_idle(&server.pool_key))?
     }
 
     async fn connect(&self, server: &Server) -> Result<Connection, Failure> {
         let client = &self.context.exchange.request.connection;
-        let connected = self.upstream.connect(server, Some(client));
+        let connected = self.context.owner.connect(server, Some(client));
         let limit = self.timeouts.connect;
         tokio::time::timeout(limit, connected).await.unwrap_or(Err(Failure::ConnectTimeout))
     }
@@ -180,7 +158,7 @@ impl Protocol for HttpRequest<'_, '_> {
         connection: Connection,
         EncodedRequest { head, framing }: EncodedRequest,
     ) -> Result<(Conversation, Head), SendError> {
-        let RequestContext { thread, exchange, content } = self.context;
+        let RequestContext { thread, exchange, content, .. } = self.context;
         let is_head = attempt.method() == b"HEAD";
         let (timeouts, timer) = (&self.timeouts, thread.timer());
         let upload = Upload::new(head, content, framing, exchange);
@@ -209,10 +187,6 @@ impl Protocol for HttpRequest<'_, '_> {
         }
     }
 
-    fn retry(&self) -> &Retry {
-        self.options.retry.as_ref().unwrap_or(&self.upstream.config.retry)
-    }
-
     fn status((_, head): &Self::Answer) -> u16 {
         head.status
     }
@@ -229,7 +203,7 @@ impl Protocol for HttpRequest<'_, '_> {
         };
         let exchange = self.context.exchange;
         let source = VariableSource::of(&exchange.request, exchange.started_at);
-        rewrite::apply(&self.upstream.config, &attempt.server.origin, &source, &mut response);
+        rewrite::apply(&self.context.owner.config, &attempt.server.origin, &source, &mut response);
         Ok(response)
     }
 }
@@ -238,7 +212,7 @@ impl HttpRequest<'_, '_> {
     /// Returns the framing of the body; `changes` apply to its trailer.
     fn framing(&self, changes: &HeadChanges) -> Framing {
         let content = self.context.content;
-        let passes_trailers = self.upstream.config.request_trailers;
+        let passes_trailers = self.context.owner.config.request_trailers;
         match (content, content.len()) {
             (Content::Feed(_), None) if passes_trailers => {
                 Framing::Chunks(TrailerSource::Client(changes.clone()))
@@ -274,7 +248,7 @@ impl HttpRequest<'_, '_> {
         let context = BodyContext {
             thread: Rc::clone(thread),
             attempt: attempt.clone(),
-            keep_alive: head.keep_alive && self.upstream.config.keepalive > 0,
+            keep_alive: head.keep_alive && self.context.owner.config.keepalive > 0,
             _active: active,
         };
         let body = body::body(conversation, &head, context, self.buffering, trailer.as_ref())?;

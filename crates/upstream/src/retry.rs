@@ -44,14 +44,17 @@ use crate::transfer::BufferSettings;
 use crate::transfer::content::Content;
 
 /// A client's request with its body, on the thread that serves it.
-#[derive(Clone, Copy)]
-pub struct RequestContext<'a, 'c> {
+pub struct RequestContext<'a, 'c, O> {
     /// State of the thread.
     pub thread: &'a Rc<UpstreamThread>,
     /// The request.
     pub exchange: &'a Exchange<'c>,
     /// Body of the request.
     pub content: &'a Content,
+    /// Upstream or site that the request is for.
+    pub owner: &'a O,
+    /// Options of the actions on the way of the request.
+    pub options: &'a Arc<ServerOptions>,
 }
 
 /// An upstream or a site, which requests are for.
@@ -59,11 +62,25 @@ pub trait Owner: fmt::Display {
     /// Returns the path of the upstream or application in the document; `None` if only an action
     /// names the server.
     fn place(&self) -> Option<String>;
+
+    /// Returns the limit on the owner's log messages.
+    fn log_limit(&self) -> &LogLimit;
+
+    /// Returns the servers that may answer.
+    fn upstream(&self) -> &Arc<Upstream>;
 }
 
 impl Owner for Arc<Upstream> {
     fn place(&self) -> Option<String> {
         self.name.starts_with("upstreams/").then(|| self.name.to_string())
+    }
+
+    fn log_limit(&self) -> &LogLimit {
+        &self.log_limit
+    }
+
+    fn upstream(&self) -> &Arc<Upstream> {
+        self
     }
 }
 
@@ -79,16 +96,7 @@ pub trait Protocol {
     type Answer;
 
     /// Returns the request of the client.
-    fn context(&self) -> &RequestContext<'_, '_>;
-
-    /// Returns the owner of the request.
-    fn owner(&self) -> &Self::Owner;
-
-    /// Returns the limit on the owner's log messages.
-    fn log_limit(&self) -> &LogLimit;
-
-    /// Returns the servers that may answer.
-    fn upstream(&self) -> &Arc<Upstream>;
+    fn context(&self) -> &RequestContext<'_, '_, Self::Owner>;
 
     /// Writes the request for a server. An error ends the request and counts against no server.
     fn encode(&self, server: &Server) -> Result<Self::Encoded, Failure>;
@@ -110,12 +118,6 @@ pub trait Protocol {
     /// Without settings, another server may get a request after the first-byte timeout.
     const RETRIES_AFTER_TIMEOUT: bool;
 
-    /// Returns the options of the actions on the way of the request.
-    fn options(&self) -> &Arc<ServerOptions>;
-
-    /// Returns the settings for requests that are sent again.
-    fn retry(&self) -> &Retry;
-
     /// Returns the status of a response.
     fn status(answer: &Self::Answer) -> u16;
 
@@ -126,6 +128,18 @@ pub trait Protocol {
         answer: Self::Answer,
         active: ActiveRequest,
     ) -> Result<Response, Failure>;
+}
+
+impl<O: Owner> RequestContext<'_, '_, O> {
+    /// Returns the settings for requests that are sent again.
+    fn retry(&self) -> &Retry {
+        self.options.retry.as_ref().unwrap_or(&self.owner.upstream().config.retry)
+    }
+
+    /// Logs a problem of the request, which no server has got.
+    fn log(&self, problem: fmt::Arguments<'_>) {
+        log_request(self.thread, (self.owner, self.owner.log_limit()), self.exchange, problem);
+    }
 }
 
 /// Failure of a request that was sent.
@@ -206,7 +220,8 @@ pub fn log_request(
 
 /// Passes a request to one server after another until one answers.
 pub async fn run<P: Protocol>(protocol: &P) -> Response {
-    let (upstream, exchange) = (protocol.upstream(), protocol.context().exchange);
+    let context = protocol.context();
+    let (upstream, exchange) = (context.owner.upstream(), context.exchange);
     upstream.retry_budget.deposit();
     let affinity =
         Affinity::of(upstream, &VariableSource::of(&exchange.request, exchange.started_at));
@@ -223,12 +238,10 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
         };
         round.tried.push(active.index());
         let Some(server) = active.server() else {
-            let owner = (protocol.owner(), protocol.log_limit());
-            let problem = format_args!("its server has just been removed from the upstream");
-            log_request(protocol.context().thread, owner, exchange, problem);
+            context.log(format_args!("its server has just been removed from the upstream"));
             break;
         };
-        let attempt = Attempt::new(protocol.owner(), server, protocol.options(), exchange);
+        let attempt = Attempt::new(context.owner, server, context.options, exchange);
         let failed = match attempt.run(protocol, active, round.is_repeatable).await {
             Ok((answer, active)) => {
                 let answered = P::status(&answer);
@@ -261,13 +274,12 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
         }
     }
     if round.tried.is_empty() {
-        let owner = (protocol.owner(), protocol.log_limit());
         let problem = if upstream.servers.is_empty() {
             "it has no servers"
         } else {
             "each of its servers has \"weight\": 0 or \"drain\": true"
         };
-        log_request(protocol.context().thread, owner, exchange, format_args!("{problem}"));
+        context.log(format_args!("{problem}"));
     }
     refuse(error)
 }
@@ -295,22 +307,24 @@ impl<'p, P: Protocol> Round<'p, P> {
 
     /// Returns true if the settings permit another attempt.
     fn has_try_left(&self) -> bool {
-        let limit = self.protocol.retry().timeout;
-        self.tried.len() < self.protocol.upstream().tries
+        let context = self.protocol.context();
+        let limit = context.retry().timeout;
+        self.tried.len() < context.owner.upstream().tries
             && limit.is_none_or(|limit| self.started_at.elapsed() < limit)
     }
 
     /// Returns true if another server is asked after a response with this status. It is chosen
     /// then: the response is dropped only if there is one.
     fn goes_on_after(&mut self, status: u16, affinity: &Affinity) -> bool {
-        let (protocol, upstream) = (self.protocol, self.protocol.upstream());
-        let may_go_on = protocol.retry().is_on_status(status)
+        let context = self.protocol.context();
+        let upstream = context.owner.upstream();
+        let may_go_on = context.retry().is_on_status(status)
             && self.is_repeatable
             && self.has_try_left()
             && upstream.servers.len() > self.tried.len()
             && upstream.retry_budget.withdraw();
         if may_go_on {
-            let selector = protocol.context().thread.selector();
+            let selector = context.thread.selector();
             self.next = upstream.try_acquire(selector, &self.tried, affinity);
             if self.next.is_none() {
                 upstream.retry_budget.give_back();
@@ -333,7 +347,7 @@ fn is_stored<P: Protocol>(protocol: &P) -> bool {
 }
 
 fn policy<P: Protocol>(protocol: &P) -> RetryPolicy<'_> {
-    RetryPolicy { retry: protocol.retry(), after_timeout: P::RETRIES_AFTER_TIMEOUT }
+    RetryPolicy { retry: protocol.context().retry(), after_timeout: P::RETRIES_AFTER_TIMEOUT }
 }
 
 /// Selects a server, except those in `tried`; waits until one has room. Returns `None` if there is
@@ -343,17 +357,17 @@ async fn choose_server<P: Protocol>(
     tried: &[usize],
     affinity: &Affinity,
 ) -> Result<Option<ActiveRequest>, RequestError> {
-    let RequestContext { thread, exchange, .. } = *protocol.context();
+    let context = protocol.context();
+    let upstream = context.owner.upstream();
     let chosen = tokio::select! {
         biased;
-        chosen = protocol.upstream().acquire(thread.selector(), tried, affinity) => chosen,
-        _ = exchange.client_gone() => return Err(RequestError::ClientGone),
+        chosen = upstream.acquire(context.thread.selector(), tried, affinity) => chosen,
+        _ = context.exchange.client_gone() => return Err(RequestError::ClientGone),
     };
     chosen.map_err(|error| {
-        let owner = (protocol.owner(), protocol.log_limit());
         // Only upstreams with a name have a queue.
-        let reason = error.with_key(&protocol.upstream().name);
-        log_request(thread, owner, exchange, format_args!("{reason}"));
+        let reason = error.with_key(&upstream.name);
+        context.log(format_args!("{reason}"));
         RequestError::Overloaded
     })
 }
@@ -443,7 +457,7 @@ impl<O: Clone + Owner> Attempt<O> {
         if active.answered() {
             let message =
                 format_args!("\"{}\": {} gets requests again", self.owner, self.server.address);
-            protocol.context().thread.log_notice(protocol.log_limit(), message);
+            protocol.context().thread.log_notice(self.owner.log_limit(), message);
         }
         protocol.respond(self, answer, active).map_err(AttemptError::last)
     }
@@ -472,7 +486,7 @@ impl<O: Clone + Owner> Attempt<O> {
         }
         let message =
             format_args!("{self}: answered with {status}, so another server is asked (retry/on)");
-        protocol.context().thread.log_error(protocol.log_limit(), message);
+        protocol.context().thread.log_error(self.owner.log_limit(), message);
     }
 
     /// Counts a failure against the server, unless another party caused it.
@@ -495,7 +509,7 @@ impl<O: Clone + Owner> Attempt<O> {
                 "\"{owner}\": {address} gets no requests for {seconds} s, because requests to it \
                  failed"
             );
-            protocol.context().thread.log_notice(protocol.log_limit(), message);
+            protocol.context().thread.log_notice(self.owner.log_limit(), message);
         }
     }
 
@@ -504,7 +518,7 @@ impl<O: Clone + Owner> Attempt<O> {
         if !failure.is_by_client() {
             let reason = self.reason(failure);
             let message = format_args!("{self}: {reason}");
-            protocol.context().thread.log_error(protocol.log_limit(), message);
+            protocol.context().thread.log_error(self.owner.log_limit(), message);
         }
     }
 }
