@@ -189,7 +189,8 @@ def tree(root):
     """A process and all that descend from it."""
     found = [root]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
+        # A process may end meanwhile.
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{parent}/task").glob("*/children"):
                 found += [int(child) for child in task.read_text().split()]
     return found

@@ -4,7 +4,7 @@ import socket
 
 from differ.wire import Ended, Reader, Silent, read_answer
 
-PATIENCE = 5.0  # seconds without a byte
+PATIENCE = 40.0  # seconds without a byte
 
 
 class Client:
