@@ -16,7 +16,7 @@ from pathlib import Path
 import fastcgi_client
 from fpm_rows import CASES, FILES, GROUPS, Differs
 from peers import Process, accepts, fpm, free_port, user_id, wait_for
-from peers.processes import PATIENCE, tree
+from peers.processes import PATIENCE, title_of, tree
 
 ENVIRONMENT = {"FROM_OUTSIDE": "1", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}
 
@@ -52,12 +52,7 @@ class Server:
     def processes(self, name):
         """The ids of the processes that run the scripts of a pool or application."""
         titles = (f"php-fpm: pool {name}", f'howdah: "{name}" application')
-        found = []
-        for pid in tree(self.pid):
-            path = Path(f"/proc/{pid}/cmdline")
-            if path.exists() and path.read_bytes().rstrip(b"\0").decode("utf-8", "replace") in titles:
-                found.append(pid)
-        return found
+        return [pid for pid in tree(self.pid) if title_of(pid) in titles]
 
     def signal(self, number):
         try:

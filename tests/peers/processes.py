@@ -111,9 +111,9 @@ class Process:
         """
         found = []
         for pid in tree(self.pid)[1:]:
-            with contextlib.suppress(OSError, IndexError):
-                if Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0") == title.encode():
-                    found.append((int(stat(pid)[19]), pid))
+            fields = stat(pid)
+            if fields and title_of(pid) == title:
+                found.append((int(fields[19]), pid))
         return min(found)[1] if found else None
 
     def stop(self):
@@ -177,6 +177,15 @@ def stat(pid):
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return []
+
+
+def title_of(pid):
+    """What `ps` shows of a process; empty if there is no such process."""
+    # A process may end between the opening of the file and the reading.
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def session_of(pid):
