@@ -4,7 +4,6 @@ pub mod bandwidth;
 pub mod browser_caching;
 pub mod charset;
 pub mod cors;
-pub mod error_page;
 pub mod header_changes;
 pub mod kernel_copy;
 pub mod own_tags;

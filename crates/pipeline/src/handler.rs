@@ -11,6 +11,7 @@ mod fetch;
 mod internal_redirect;
 mod mirror;
 mod origin;
+mod plain_request;
 mod redirects;
 mod refresh;
 mod respond;

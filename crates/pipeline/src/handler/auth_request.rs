@@ -15,9 +15,9 @@ use howdah_http::message::{Fields, Response};
 use howdah_http::respond::refuse;
 use howdah_routing::snapshot::action::AuthRequest;
 
+use super::plain_request::plain_request;
 use super::respond::produce;
 use crate::context::Context;
-use crate::filters::error_page;
 
 /// Fields that describe the checked request.
 const ORIGINAL: [&str; 2] = ["X-Original-URI", "X-Original-Method"];
@@ -59,7 +59,7 @@ pub async fn authorize(
 /// Returns the response of the action that checks the request.
 async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>) -> Response {
     let original = &exchange.request;
-    let mut request = error_page::plain_request(original);
+    let mut request = plain_request(original);
     request.method = Bytes::from_static(b"GET");
     let values = [original.target.to_vec(), original.method.to_vec()];
     let described: Vec<_> = ORIGINAL.map(str::to_owned).into_iter().zip(values).collect();

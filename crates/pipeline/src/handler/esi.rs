@@ -35,10 +35,10 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 use super::checks;
+use super::plain_request::plain_request;
 use super::redirects;
 use super::respond::produce;
 use crate::context::Context;
-use crate::filters::error_page;
 
 /// Maximum depth of parts in parts.
 const MAX_DEPTH: usize = 5;
@@ -397,7 +397,7 @@ fn request(original: &Request, address: &[u8]) -> Result<Request, String> {
     let host = original.fields.get("host").unwrap_or(&original.host);
     let target = esi::target(address, host).ok_or("it is no path of this host")?;
     let parsed = Target::parse(target).map_err(|error| error.reason().to_owned())?;
-    let mut request = error_page::plain_request(original);
+    let mut request = plain_request(original);
     request.method = Bytes::from_static(b"GET");
     request.path = Bytes::copy_from_slice(parsed.path(target));
     request.query = Bytes::copy_from_slice(target.get(parsed.query).unwrap_or_default());

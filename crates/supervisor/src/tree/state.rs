@@ -13,7 +13,7 @@ use super::failed_starts::FailedStarts;
 use super::id::Id;
 use super::mail::MailState;
 use super::refusals::Refusals;
-use super::replacement::Replacement;
+use super::router_replacement::Replacement;
 use super::tables::Tables;
 use super::unwritable::Unwritable;
 use super::upgrade::Upgrade;
