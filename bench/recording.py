@@ -3,7 +3,7 @@
 The day takes two and a half minutes. `siege` plays visitors, who read before they go on, a burst of people who
 do not, and a crawler; several times a second the server's own status tells how many of them wait or are served,
 and the kernel what the processes took meanwhile. Automatic sizing is tested with what is recorded: see
-crates/php-pool/src/sizing/simulation.rs.
+crates/php-pool/src/automatic_sizing/simulation.rs.
 """
 
 import http.client

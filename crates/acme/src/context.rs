@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use howdah_config::Acme;
 use howdah_sys::log::{Level, Log};
-use howdah_tls::challenges::ChallengeStore;
+use howdah_tls::challenge_answers::ChallengeStore;
 use howdah_tls::stored::Certificates;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;

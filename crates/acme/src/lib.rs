@@ -11,7 +11,7 @@
 //!    one authority after the other.
 //! 3. [`order`] obtains one certificate with an account of [`accounts`]; [`challenges`] proves the
 //!    names. Router threads serve the proofs from
-//!    [`ChallengeStore`](howdah_tls::challenges::ChallengeStore).
+//!    [`ChallengeStore`](howdah_tls::challenge_answers::ChallengeStore).
 //! 4. The certificate is stored, and the listeners take it; open connections are not affected.
 //!
 //! After any failure the old certificate stays in use, and the next attempt comes later.
@@ -19,8 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod authorizations;
 mod certificate;
-mod challenges;
 mod client;
 mod commands;
 mod context;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use instant_acme::{Error, Identifier, NewOrder, Order, OrderStatus};
 
 use super::accounts::Session;
+use super::authorizations;
 use super::certificate::IssuedCertificate;
-use super::challenges;
 use super::context::RenewalContext;
 use super::failure::{Failure, FailureKind, retry_bad_nonce};
 use super::request::CertificateRequest;
@@ -37,11 +37,13 @@ pub(super) async fn obtain(
 ) -> Result<Issued, Failure> {
     let failure = |error: Error| Failure::from_error(&error, &session.client);
     let mut order = place(session, request).await?;
-    let proofs = challenges::publish(context, session, request, &mut order).await?;
-    challenges::set_ready(session, request, &mut order).await?;
+    let proofs = authorizations::publish(context, session, request, &mut order).await?;
+    authorizations::set_ready(session, request, &mut order).await?;
     if let Err(failure) = wait_for(session, &mut order, OrderStatus::Ready).await {
         return Err(match order.state().status {
-            OrderStatus::Invalid => challenges::explain_refusal(request, &mut order, failure).await,
+            OrderStatus::Invalid => {
+                authorizations::explain_refusal(request, &mut order, failure).await
+            }
             _ => failure,
         });
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use howdah_config::{Acme, Config};
 use howdah_sys::log::{Level, Log};
-use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
+use howdah_tls::challenge_answers::{ChallengeStore, OnDemandRequest};
 use howdah_tls::stored::Certificates;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Notify, oneshot};

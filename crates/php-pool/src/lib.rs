@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod application;
+pub mod automatic_sizing;
 pub mod dispatch;
 pub mod instance;
 pub mod output;
@@ -30,7 +31,6 @@ mod queue_results;
 mod refusals;
 pub mod request;
 pub mod response;
-pub mod sizing;
 pub mod status;
 pub mod status_page;
 pub mod thread;

@@ -28,7 +28,7 @@ use tokio_rustls::server::StartHandshake;
 use super::facts::facts;
 use super::listener::TlsListener;
 use super::stream::TlsConnection;
-use crate::challenges::ChallengeStore;
+use crate::challenge_answers::ChallengeStore;
 use crate::proof;
 
 /// Result of a handshake.

@@ -16,7 +16,7 @@
 
 pub mod authorities;
 mod certificates;
-pub mod challenges;
+pub mod challenge_answers;
 mod client;
 mod clients;
 mod facts;

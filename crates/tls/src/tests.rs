@@ -20,7 +20,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::*;
-use crate::challenges::ChallengeStore;
+use crate::challenge_answers::ChallengeStore;
 
 mod proofs;
 

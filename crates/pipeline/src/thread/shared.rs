@@ -11,7 +11,7 @@ use howdah_files::DenialLog;
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Log;
-use howdah_tls::challenges::ChallengeStore;
+use howdah_tls::challenge_answers::ChallengeStore;
 
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use howdah_acme::{self as acme, AcmeReports, Renewer};
 use howdah_dns as names;
 use howdah_routing::snapshot::Snapshot;
-use howdah_tls::challenges::OnDemandRequest;
+use howdah_tls::challenge_answers::OnDemandRequest;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use howdah_config::MemoryBudget;
-use howdah_php_pool::sizing::meter::MachineState;
+use howdah_php_pool::automatic_sizing::meter::MachineState;
 
 /// Reads the state of the machine.
 #[derive(Debug)]

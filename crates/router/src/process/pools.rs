@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
+use howdah_php_pool::automatic_sizing::shortage::MemoryShortage;
 use howdah_php_pool::queue::{Instance, Queue};
-use howdah_php_pool::sizing::shortage::MemoryShortage;
 use howdah_pipeline::thread::Shared;
 use howdah_questions::Status;
 use howdah_sys::log::Level;

@@ -25,7 +25,7 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{memory, scheduling};
-use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
+use howdah_tls::challenge_answers::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use ::howdah_config as config;
+use howdah_php_pool::automatic_sizing::application::Sizing;
 use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
-use howdah_php_pool::sizing::application::Sizing;
 use howdah_php_pool::worker_count::{Pool, PoolState};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::{

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::sizing::meter::MachineState;
-use howdah_php_pool::sizing::shares::divide;
+use howdah_php_pool::automatic_sizing::meter::MachineState;
+use howdah_php_pool::automatic_sizing::shares::divide;
 use howdah_questions::MemoryStatus;
 
 use super::Pools;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::howdah_config as config;
+use howdah_php_pool::automatic_sizing::application::Sizing;
 use howdah_php_pool::queue::{Instance, Queue};
-use howdah_php_pool::sizing::application::Sizing;
 use howdah_php_pool::status::manager;
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_wire::messages::ToSupervisor;

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_php_pool::automatic_sizing;
+use howdah_php_pool::automatic_sizing::application::Measurement;
+use howdah_php_pool::automatic_sizing::meter::Activity;
 use howdah_php_pool::output::{self, OutputOwner};
 use howdah_php_pool::queue::Worker;
-use howdah_php_pool::sizing;
-use howdah_php_pool::sizing::application::Measurement;
-use howdah_php_pool::sizing::meter::Activity;
 use howdah_php_pool::thread::ControlRequest;
 use howdah_php_pool::worker_count::WorkerStage;
 use howdah_pipeline::thread::ThreadCommand;
@@ -398,7 +398,7 @@ impl Pools {
         let activity = Activity {
             workers: running.workers,
             saturated: running.waiting > 0,
-            long: app.queue.count_running_longer_than(sizing::LONG_REQUEST_TIME),
+            long: app.queue.count_running_longer_than(automatic_sizing::LONG_REQUEST_TIME),
             served: load.served,
         };
         app.sizing.on_measured(measurement, machine_state, activity, Instant::now());

@@ -1,7 +1,7 @@
 //! Explains the number of an application's processes.
 
 use howdah_config::Processes;
-use howdah_php_pool::sizing::LimitingFactor;
+use howdah_php_pool::automatic_sizing::LimitingFactor;
 use howdah_questions::{Automatic, Measured, MoreMemory, Tuning};
 
 use super::Pools;

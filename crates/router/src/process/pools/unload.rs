@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::sizing::shortage::{READ_INTERVAL, Shortage};
+use howdah_php_pool::automatic_sizing::shortage::{READ_INTERVAL, Shortage};
 use howdah_php_pool::worker_count::PoolState;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;

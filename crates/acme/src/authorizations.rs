@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use howdah_config::AcmeChallenge;
-use howdah_tls::challenges::PublishedProof;
+use howdah_tls::challenge_answers::PublishedProof;
 use instant_acme::{AuthorizationStatus, ChallengeType, Error, Identifier, Order};
 
 use super::accounts::Session;
