@@ -77,8 +77,8 @@ fn serve(
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
-    // One name for the document and its files, independent of the working directory: the stored
-    // state of them is found by it.
+    // One name for the document and its files, independent of the working directory: their stored
+    // state is found by this name.
     if let Some(config) = &mut arguments.config {
         *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
     }

@@ -18,12 +18,13 @@ use serde_json::json;
 
 const REQUESTS: usize = 100;
 
-/// What happens once a connection is no request's; and where others want the processors, a thread
-/// may be woken a few times more. One call more for each request would be a hundred.
+/// Calls that happen once for a connection are not counted for requests; and where other processes
+/// want the processors, a thread may be woken a few times more. One call more for each request
+/// would be a hundred.
 const ONCE: usize = 30;
 
-/// Nor is what happens once a second (timers, a look at the file on the way that leads to it). On a
-/// busy machine, a hundred requests take many seconds.
+/// Calls that happen once a second are not counted for requests either (timers, a look at the file
+/// on the way that leads to it). On a busy machine, a hundred requests take many seconds.
 const EACH_SECOND: usize = 10;
 
 /// strace over all threads of one process.
@@ -59,8 +60,8 @@ impl Trace {
         while self.stderr.read_line(&mut self.lines).unwrap() > 0 {}
         self.strace.wait().unwrap();
         let rows = self.lines.lines().filter_map(|line| line.trim().split_once(' '));
-        // Who looks for the next request before it sleeps leaves the processor to others: rarely,
-        // as nothing comes in time here.
+        // A thread that looks for the next request before it sleeps leaves the processor to others:
+        // rarely, as no request comes in time here.
         rows.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)))
             .filter(|(name, _)| name != "total" && name != "sched_yield")
             .collect()

@@ -88,7 +88,7 @@ impl Php {
         let chosen = env::var("PHP_CONFIG").ok().filter(|config| !config.is_empty());
         let config = chosen.unwrap_or_else(|| "php-config".to_owned());
         if let Some(path) = resolve(&config) {
-            // It is missing once this version of PHP is not installed any more.
+            // The file is missing once this version of PHP is removed.
             println!("cargo:rerun-if-changed={}", path.display());
         }
         let ask = |option: &str| match Command::new(&config).arg(option).output() {

@@ -83,7 +83,7 @@ pub fn json(input: &[u8]) {
     }
 }
 
-/// Whether two trees are the same, except that an integer may be written in other ways.
+/// Returns true if two trees are the same, except that an integer may be written in other ways.
 fn same(theirs: &Value, ours: &Value) -> bool {
     match (theirs, ours) {
         (Value::Number(theirs), Value::Number(ours)) => theirs.as_f64() == ours.as_f64(),

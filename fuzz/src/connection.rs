@@ -50,7 +50,7 @@ pub fn connection(input: &[u8]) {
     assert_eq!(&whole[..comparable], theirs);
 }
 
-/// Whether all bytes may be in a URI (RFC 3986).
+/// Returns true if all bytes may be in a URI (RFC 3986).
 fn is_uri(target: &[u8]) -> bool {
     target.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:/?@!$&'()*+,;=%".contains(byte))
 }

@@ -100,7 +100,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// Runs a target by name; for the files in `targets/`.
 ///
 /// # Panics
-/// If a promise is broken, or if there is no such target.
+/// If a promise is broken, or if the target does not exist.
 pub fn run(target: &str, input: &[u8]) {
     let found = TARGETS.iter().find(|(name, _)| *name == target);
     found.unwrap_or_else(|| panic!("there is no target {target}")).1(input);

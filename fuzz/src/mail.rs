@@ -1,8 +1,8 @@
 //! Mail of scripts.
 //!
 //! - Message: a command line of `sendmail` and a message. No recipient ends a command, the fields
-//!   that are sent read back as the same, without the secret ones, and no server, whatever it takes
-//!   for a line end, finds the end of the message in its text.
+//!   that are sent read back as the same, without the secret ones, and no server finds the end of
+//!   the message in its text, with any reading of line ends.
 //! - Conversation: lines of SMTP on standard input. Each message has recipients, and only commands
 //!   that were given.
 //! - Reply: the bytes of a mail server, whole and byte by byte.

@@ -15,7 +15,7 @@ fn the_seeds_of_every_target_pass() {
             println!("{}", path.display());
             let input = fs::read(&path).unwrap();
             target(&input);
-            // What is cut off in the middle and what has one byte changed is often more telling.
+            // Inputs that are cut off in the middle or have one byte changed often reach more code.
             for at in 0..input.len().min(1000) {
                 target(&input[..at]);
                 let mut changed = input.clone();

@@ -38,7 +38,7 @@ pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
     };
     let Some(LastDocument { document, since }) = last else { return Err(problem) };
     let plan = StartupPlan::of_document(document, origin(arguments));
-    // That of a newer version may be of no use either.
+    // The document of a newer version may be unusable, too.
     let Ok(config) = plan.valid_config(arguments) else { return Err(problem) };
     let refused = Some(explain(&problem, since));
     Ok(Chosen { plan, config: Some(config), refused })

@@ -114,7 +114,7 @@ fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
     assert_eq!(origin.asked().len(), 2);
 }
 
-/// None of them waits for it if the page may be sent while it is refreshed.
+/// No request waits if the page may be sent while it is refreshed.
 #[test]
 fn a_thousand_clients_of_a_page_that_is_refreshed_cost_one_computation() {
     const FIELDS: &str = "Cache-Control: max-age=1, stale-while-revalidate=600\r\nAge: 5\r\n";

@@ -178,7 +178,7 @@ fn compressed_copies_are_kept_and_counted() {
     assert_eq!(bytes(), 0);
 }
 
-/// One application floods the cache and the list of purges; the other's page stays.
+/// An application floods the cache and the list of purges; the page of another stays.
 #[test]
 fn applications_that_share_a_store_do_not_displace_each_other() {
     let origin = origin(|head, _| {
@@ -208,7 +208,7 @@ fn applications_that_share_a_store_do_not_displace_each_other() {
     }
     assert!(is_hit(&get(&server, "/page", "")), "it has less than its share");
     assert!(is_hit(&get(&server, "/flood99", "")));
-    // Both have the same tag, and the purge is sent to one of them.
+    // Both pages have the same tag, and the purge is sent to one application.
     assert_eq!(ask(&server, "PURGE", "/flood", "Cache-Tag: a\r\n").status, 200);
     assert!(!is_hit(&get(&server, "/flood99", "")));
     assert!(is_hit(&get(&server, "/page", "")));

@@ -289,8 +289,8 @@ fn a_page_asks_for_a_limited_number_of_parts_at_once() {
     assert!((2..=6).contains(&most), "{most}");
 }
 
-/// A part that fails is replaced by its second address, by nothing, or ends the page, whatever the
-/// others do.
+/// A part that fails is replaced by its second address, by nothing, or ends the page, regardless of
+/// the others.
 #[test]
 fn a_part_that_fails_early_waits_for_no_other() {
     let slow = "<esi:include src='/slow'/>";

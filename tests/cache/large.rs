@@ -22,7 +22,7 @@ fn serve() -> Server {
         let target = head.split(' ').nth(1).unwrap_or_default();
         page("Cache-Control: max-age=600\r\nETag: \"a\"\r\n", text(target))
     });
-    // It is asked once for each page.
+    // The origin is asked once for each page.
     cached(Box::leak(Box::new(origin)), json!({}))
 }
 
@@ -61,7 +61,7 @@ fn a_page_that_is_sent_often_stays_the_same() {
         assert!(end.text() == expected[expected.len() - 60_000..], "{target}");
         assert_eq!(get(&server, target, "If-None-Match: \"a\"\r\n").status, 304);
     }
-    // Those of "/other", too.
+    // The files of "/other" are removed, too.
     assert_eq!(files(&server), before + 3);
 }
 

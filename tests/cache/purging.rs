@@ -71,7 +71,7 @@ fn only_allowed_clients_purge_and_only_what_they_name() {
     let (origin, server) = stored(json!(["127.0.0.2"]));
     assert_eq!(ask(&server, "PURGE", "/", "").status, 403);
     assert_eq!(left(&server), TARGETS);
-    // Nothing in a request makes another address of it.
+    // No part of a request changes the address of its client.
     assert_eq!(ask(&server, "PURGE", "/", "X-Forwarded-For: 127.0.0.2\r\n").status, 403);
     assert_eq!(origin.asked().len(), TARGETS.len());
     let (_origin, server) = stored(json!(["127.0.0.1"]));

@@ -1,4 +1,4 @@
-//! Others write to Valkey, or are in its place.
+//! Attackers that write to Valkey, or take its place.
 
 use std::io::{Read, Write};
 

@@ -92,7 +92,7 @@ fn everything_is_purged_where_purges_may_have_been_missed() {
     store(&servers, &["/first", "/a"]);
     ask(&servers[0], "PURGE", "/first", "");
     loses(&servers[1], "/first");
-    // It forgets everything.
+    // Valkey forgets everything.
     valkey.stop();
     valkey.run();
     loses(&servers[1], "/a");

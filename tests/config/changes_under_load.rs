@@ -148,7 +148,7 @@ fn streamed(server: &Server) {
     assert!(response.status == 200 && !response.cut && response.body.len() == 300_000);
 }
 
-/// One change; each kind in turn.
+/// Makes a change; each kind in turn.
 fn change(server: &Server, number: u32) {
     let address = server.address.to_string();
     match number % 5 {

@@ -430,7 +430,7 @@ fn without_php(site: &Site, settings: Value) -> PathBuf {
     path
 }
 
-/// How it was: told only with the first large body.
+/// Scenario: the mistake was reported only with the first large body.
 #[test]
 fn a_directory_for_temporary_files_that_is_of_no_use_is_told_at_the_start() {
     let site = Site::new();
@@ -463,7 +463,7 @@ fn a_directory_for_temporary_files_that_is_of_no_use_is_told_at_the_start() {
 fn an_ordinary_user_is_told_as_well() {
     let site = Site::new();
     let closed = closed(&site).display().to_string();
-    // Others may be unable to enter the directory that it was built in.
+    // Other users may be unable to enter the directory that the program was built in.
     let program = site.root().join("howdah");
     programs::copy(programs::howdah(), &program);
     let howdah = || {

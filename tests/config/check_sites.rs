@@ -389,7 +389,7 @@ fn the_running_server_of_a_document_is_not_in_the_way() {
     assert!(text(&copy).contains(&format!(" listens on {address} now")), "{}", text(&copy));
 }
 
-/// It panicked: "failed printing to stdout: Broken pipe".
+/// Scenario: the command panicked: "failed printing to stdout: Broken pipe".
 #[test]
 fn output_that_nobody_reads_ends_a_command_quietly() {
     let site = Site::new();
@@ -409,7 +409,7 @@ fn output_that_nobody_reads_ends_a_command_quietly() {
     assert!(output.status.success() && pages.join("howdah.1").exists(), "{output:?}");
 }
 
-/// It called a directory valid that it could not look at.
+/// Scenario: the command called a directory valid that it could not look at.
 #[test]
 fn a_directory_that_may_not_be_listed_is_not_valid() {
     if !requirements::root() {

@@ -172,7 +172,8 @@ fn connections_without_the_token_do_not_keep_others_out() {
     let request = format!("GET /config HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZATION}\r\n");
     known.send(&request);
     assert_eq!(known.response().status, 200);
-    // Others take the places of those that are closed, so that it is full all the time.
+    // New connections take the places of those that are closed, so that the API is full all the
+    // time.
     let ending = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let ended = Ends(&ending);

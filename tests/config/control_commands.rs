@@ -189,7 +189,7 @@ fn top_shows_applications_in_a_terminal_until_q_is_pressed() {
     assert!(complaint(&run(&server, &["top"]), 1).contains("needs a terminal"));
     let control = server.site.control_socket();
     let top = format!("{} top --control unix:{}", programs::howdah().display(), control.display());
-    // It gives a program a terminal of its own.
+    // `script` gives a program a terminal of its own.
     let mut child = Command::new("script")
         .args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"])
         .stdin(Stdio::piped())

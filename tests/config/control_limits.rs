@@ -80,7 +80,7 @@ fn a_hundred_megabytes_are_refused_before_they_are_read() {
     let head = "PUT /config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let before = peak(&server);
     let announced = format!("{head}Content-Length: 100000000\r\n\r\n");
-    // Whether nothing of it follows or all.
+    // Without the rest of the body, and with all of it.
     for pieces in [0, 100] {
         let answer = send_pieces(&server, &announced, &piece, pieces);
         assert_eq!((answer.status, answer.text("error")), (413, "Request body is too large."));

@@ -211,7 +211,7 @@ fn an_application_that_does_not_start_holds_no_reload_and_no_change() {
     assert!(is_done(&output), "{output:?}");
     assert_eq!(served.server.get("/new").status, 204);
     assert_eq!(served.server.get("/a.php").text(), before, "the same process");
-    // It is known now, and holds nothing up any more.
+    // The directory is known to hang now, and delays no change.
     let step = json!([{"match": {"uri": "/api"}, "action": {"return": 201}}]);
     served.put("/config/routes", &step).succeeded();
     assert_eq!(served.server.get("/api").status, 201);

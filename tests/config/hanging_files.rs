@@ -140,7 +140,7 @@ fn a_file_whose_process_is_killed_is_opened_by_another_one() {
         drop(hanging);
         change.join().unwrap().succeeded();
     });
-    // One that has nothing to do is stopped, and gets no task.
+    // An idle helper is stopped, and gets no task.
     let idle = eventually("a process is there", || {
         let _ = served.server.control("PUT", "/config/access_log", &log);
         opens_log()
@@ -165,7 +165,7 @@ fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() 
     });
     let file = served.file("c.pem");
     let Some(hanging) = HangingFiles::new(&[&file]) else { return };
-    // It is looked at every five seconds.
+    // The file is looked at every five seconds.
     let log = served.server.wait_for_log("the old one stays in use");
     assert!(log.contains("has not answered for 5 s"), "{log}");
     served.goes_on();

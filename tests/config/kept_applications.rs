@@ -73,7 +73,7 @@ fn mistakes_in_an_application_that_serves_do_not_end_it() {
     for (mistake, reason) in mistakes {
         change(&server, |site| harness::merge(site, mistake.clone()));
         goes_on_despite(&server, reason);
-        // Neither a change of something else nor a further reload ends it.
+        // The application survives a change of something else and a further reload.
         server.put("/config/settings", &json!({"http": {"header_read_timeout": 20}}));
         assert_eq!(server.get("/a.php").text(), "hello", "{mistake}");
         goes_on_despite(&server, reason);
@@ -120,7 +120,7 @@ fn an_application_that_did_not_serve_is_named_by_the_reload_itself() {
     assert!(code == Some(4) && told.contains("there is no user \"nobody-at-all\""), "{told}");
     assert_eq!(server.get("/other/").text(), "hello");
 
-    // One that is removed does not work again.
+    // A removed application does not work again.
     let path = server.site.root().with_file_name("config.json");
     let mut document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     document["applications"].as_object_mut().unwrap().remove("site");

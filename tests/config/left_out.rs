@@ -90,7 +90,7 @@ fn a_broken_file_of_one_customer_concerns_no_other_one_at_a_start() {
         assert_eq!(line.matches("b.json").count(), 1, "{line}");
         assert!(!check(&document_of(&server.site)).status.success());
 
-        // It recovers by itself.
+        // The site recovers by itself.
         fs::write(&path, customer("b", 202)).unwrap();
         eventually("the file is used", || (server.get("/b").status == 202).then_some(()));
         assert_eq!(statuses(&server), [201, 202, 201, 204]);

@@ -85,7 +85,7 @@ fn a_document_that_cannot_be_used_changes_nothing_and_the_log_says_why() {
         document["listeners"][&taken] = json!({"pass": "routes"});
     });
     server.signal(Signal::HUP);
-    // That listener alone is out.
+    // Only that listener is out.
     let log = server.wait_for_log(&taken);
     assert!(log.contains("another program listens there"), "{log}");
     harness::eventually("the rest is taken over", || (server.get("/").status == 201).then_some(()));
@@ -242,7 +242,7 @@ fn an_application_with_a_mistake_is_out_alone_and_named() {
         document["applications"]["broken"]["limits"] = json!({"requests": 7})
     });
     let output = reload(&server);
-    // It need not run before a request wants it, so it may not have been checked yet.
+    // The application need not run before its first request, so it may not have been checked yet.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
 }
 
@@ -377,7 +377,7 @@ fn with_ini(place: &Path, name: &str, own_start: bool) -> Value {
     })
 }
 
-/// Both kinds of starts of PHP: executed, and forked from a zygote.
+/// Both ways to start PHP: executed, and forked from a zygote.
 #[test]
 fn a_reload_restarts_only_what_has_changed() {
     let place = tempfile::tempdir().unwrap();

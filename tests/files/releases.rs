@@ -94,7 +94,7 @@ fn a_swapped_link_loses_no_request_and_none_sees_two_releases() {
             (server.get(target).text() == "20").then_some(())
         });
     }
-    // Nothing holds a release that is gone: a new request finds the present one at once.
+    // A release that is gone is not kept: a new request finds the present one at once.
     release(&root, "21");
     switch(&root, "21");
     for old in 1..=20 {

@@ -62,7 +62,7 @@ fn escape(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// Has the script set these header lines.
+/// Lets the script set these header lines.
 fn ask(server: &Server, method: &str, headers: &[&str], fields: &str) -> Response {
     let query: Vec<_> = headers.iter().map(|header| format!("h[]={}", escape(header))).collect();
     let target = format!("/a.php?{}", query.join("&"));

@@ -67,7 +67,7 @@ fn an_action_sets_variables_and_settings_of_scripts() {
         assert_eq!(set[2], Value::Null, "a value with NUL is left out");
         let set = seen("/dir/a.php?b=q");
         assert_eq!(set, json!(["two", "two", "dir-q", "a.example", null, "77M", "6", agent]));
-        // Nothing is left for the next request of the same worker; PHP-FPM keeps settings.
+        // The next request of the same worker starts clean; PHP-FPM keeps settings.
         let plain = seen("/plain");
         let kept = [&plain[0], &plain[2], &plain[3]];
         assert_eq!(kept, [&Value::Null, &Value::Null, &json!("a")]);

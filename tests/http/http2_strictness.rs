@@ -18,7 +18,7 @@ fn asked(server: &Server, fields: &[(&str, &str)]) -> Answer {
     client.answer(1)
 }
 
-/// Whether the status is 400, which is one byte in HPACK.
+/// Returns true if the status is 400, which is one byte in HPACK.
 fn is_refused(answer: &Answer) -> bool {
     answer.complete && answer.heads.last().is_some_and(|head| head.contains(&0x8c))
 }

@@ -1,4 +1,4 @@
-//! How much is sent: parts of files, files that change meanwhile, and lengths that a script
+//! Lengths of responses: parts of files, files that change meanwhile, and lengths that a script
 //! announces.
 
 use std::fs;

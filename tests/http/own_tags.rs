@@ -50,7 +50,7 @@ fn the_tag_of_a_compressed_page_leads_to_304() {
     assert_eq!(ask(&server, "If-None-Match: *\r\n").field("X-Asked"), Some("*"));
     let range = ask(&server, "If-Range: W/\"abc\"\r\n");
     assert_eq!(range.field("X-Match"), Some("W/\"abc\""));
-    // Nothing is compressed, so nothing was changed.
+    // The response is not compressed, so it is not changed.
     let plain = Site::script("a.php", &page("\"abc\"")).with(json!({})).serve();
     let asked = ask(&plain, "If-None-Match: W/\"abc\"\r\n");
     assert_eq!((asked.status, asked.field("X-Asked")), (200, Some("W/\"abc\"")));

@@ -89,8 +89,8 @@ fn slow_clients_hold_up_nobody_and_are_cut() {
         assert!(client.is_closed(), "client {n}");
     }
     drop(client);
-    // These must not read before their time is over, which begins anew while the kernel passes data
-    // on to their buffers.
+    // The clients must not read before their time is over; it begins anew while the kernel passes
+    // data on to their buffers.
     eventually("the clients that do not read are cut", || (sockets() <= before).then_some(()));
     for (n, mut client) in files {
         assert!(client.everything().len() < 8 << 20, "client {n} was cut");
@@ -179,8 +179,8 @@ fn clients_that_do_not_read_hold_no_worker_and_little_memory() {
         assert_eq!(server.get("/small.php").text(), "small");
     }
     let grown = processes::private_memory(router).saturating_sub(before);
-    // 128 KiB each by design, up to 64 KiB of a buffer whose other half was sent, and what the
-    // allocator and the sockets need beside.
+    // For each, 128 KiB by design, up to 64 KiB of a buffer whose other half was sent, and the
+    // overhead of the allocator and the sockets.
     assert!(grown < CLIENTS as u64 * (256 << 10), "the router has grown by {grown} bytes");
     for client in clients.iter_mut().take(3) {
         let response = client.response();

@@ -93,7 +93,7 @@ fn old_versions_cannot_bring_chunks() {
 #[test]
 fn a_body_that_nobody_reads_is_never_taken_for_a_request() {
     let server = site().serve();
-    // Neither a file nor an error wants a body, and a script need not read it.
+    // Neither a file nor an error uses a body, and a script need not read it.
     for (target, status) in [("/a.txt", 405), ("/none", 404), ("/a.php/x", 200), ("/.env", 404)] {
         let length = SMUGGLED.len();
         let request = format!(

@@ -44,7 +44,8 @@ fn ask(address: SocketAddr, head: &str) -> Response {
     Client::connect(address).send(format!("{head}Connection: close\r\n\r\n")).response()
 }
 
-/// Whether the server accepts heads that only a lenient reading accepts: all of them, or none.
+/// Returns true if the server accepts heads that only a lenient reading accepts: all of them, or
+/// none.
 fn is_lenient(address: SocketAddr) -> bool {
     assert_eq!(ask(address, "GET / HTTP/1.1\r\nHost: a\r\n").status, 204);
     assert_eq!(ask(address, "GET / HTTP/1.0\r\n").status, 204);
@@ -64,7 +65,7 @@ fn empty(http: Value) -> Site {
     Site::new().with(json!({"routes": routes, "settings": {"http": http}}))
 }
 
-// -- what is refused --
+// -- refused --
 
 #[test]
 fn a_document_that_does_not_say_otherwise_is_served_strictly() {
@@ -120,7 +121,7 @@ fn what_the_control_api_is_told_is_served_as_strictly_also_by_another_router() {
     }
 }
 
-// -- what is passed on --
+// -- passed on --
 
 /// The request as a script reports it.
 const FACTS: &str = "header('Content-Type: application/json'); echo json_encode([
@@ -185,8 +186,8 @@ fn routes_scripts_and_other_servers_see_the_same_target() {
                 "pass": "applications/site", "response_headers": {"X-Path": "$uri"},
             }}]}))
             .serve();
-        // The target, the path that routes see, and what another server gets if that is not what
-        // was sent. All of them are below the script, as its PATH_INFO.
+        // The target, the path that routes see, and the target for another server if that differs.
+        // All paths are below the script, as its PATH_INFO.
         for (target, path, sent) in [
             ("/a.php/b\\..\\c", "/a.php/b\\..\\c", "/a.php/b%5C..%5Cc"),
             ("/a.php/b%5c", "/a.php/b\\", "/a.php/b%5c"),

@@ -362,7 +362,7 @@ fn a_daemon_returns_when_it_serves_and_leaves_its_pid() {
     drop(client);
     eventually("it ends", || (!processes::is_alive(pid)).then_some(()));
     assert!(!pid_file.exists());
-    // One that cannot serve says so and with its status.
+    // A server that cannot serve says so and with its status.
     let other = TcpListener::bind(address).unwrap();
     let mut command = site.command(&address.to_string());
     let output = command.arg("--daemon").arg("--pid").arg(&pid_file).output().unwrap();

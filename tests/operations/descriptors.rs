@@ -56,7 +56,7 @@ fn serve_at(address: &str, site: Site, listener: Value) -> Server {
 fn hold(address: SocketAddr, bytes: &[u8]) -> Vec<Client> {
     let one = |_| {
         let mut client = Client::connect_from(GREEDY, address);
-        // One of the first may be cut already.
+        // Some of the first connections may be cut already.
         let _ = client.try_send(bytes);
         client
     };

@@ -52,7 +52,7 @@ fn assert_goes_on(server: &Server, expected: &str) {
     assert!(server.log().contains(expected), "{expected}: {}", server.log());
     assert_eq!(server.get("/a.php").text(), "hello");
     assert_eq!((pid_file(server), titles(server)), before);
-    // It still takes changes, and the disk has them.
+    // The server still takes changes, and stores them on the disk.
     server.put("/config/settings", &json!({"http": {"server_version": false}}));
 }
 

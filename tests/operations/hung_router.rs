@@ -132,7 +132,7 @@ fn a_control_process_that_hangs_is_replaced() {
     let Some(mut stopper) = processes::stop_thread(first) else { return };
     let output = howdah(&server, &["reload"]).output().unwrap();
     stopper.wait().unwrap();
-    // It had not accepted the connection, or ended with it.
+    // The router had not accepted the connection, or ended with it.
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("ended before it answered"), "{output:?}");
     server.wait_for_log(&format!(

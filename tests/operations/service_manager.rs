@@ -205,7 +205,7 @@ fn a_passed_socket_serves_the_listener_with_its_address() {
     let socket = free_listener();
     let address = socket.local_addr().unwrap();
     let mut early = request(address);
-    // It is the only one at this address: the server could not bind it.
+    // The socket is the only one at this address: the server could not bind it.
     let kept = socket.try_clone().unwrap();
     let server = passing(page(), socket, "howdah.socket").serve_at(&address.to_string());
     let mut response = String::new();
@@ -215,8 +215,8 @@ fn a_passed_socket_serves_the_listener_with_its_address() {
     drop(kept);
 }
 
-/// `ListenStream=80` opens one socket for IPv4 and IPv6. Scripts and access rules see IPv4 clients
-/// as such.
+/// `ListenStream=80` opens one socket for IPv4 and IPv6. Scripts and access rules see IPv4
+/// addresses of IPv4 clients.
 #[test]
 fn a_passed_socket_for_both_families_serves_a_listener_for_ipv4() {
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));

@@ -96,7 +96,7 @@ fn a_command_says_that_the_router_has_ended_that_was_stopped() {
     stop(server.router());
     let status = howdah(&server, &["status"]).output().unwrap();
     let said = String::from_utf8_lossy(&status.stderr).into_owned();
-    // One that is asked late is another router.
+    // A router that is asked late is another one.
     if !status.status.success() {
         assert!(said.contains(" ended before it answered"), "{said}");
     }

@@ -284,7 +284,7 @@ fn systemd_starts_reloads_restarts_and_stops_the_server_without_a_refused_connec
     let journal = machine.run(&["journalctl", "-u", "howdah", "-p", "notice", "--no-pager"]);
     assert!(text(&journal).contains("started: howdah"), "{}", text(&journal));
 
-    // One site per unit, found by the commands.
+    // A unit for each site, found by the commands.
     machine.systemctl(&["start", "howdah@blog"]);
     get(other).unwrap();
     machine.systemctl(&["stop", "howdah"]);

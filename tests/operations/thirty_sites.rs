@@ -1,4 +1,5 @@
-//! One site's mistake is its own: thirty sites, of which each of seven is broken in another way.
+//! A mistake of a site concerns only that site: of thirty sites, seven are broken, each in another
+//! way.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};

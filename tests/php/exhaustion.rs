@@ -61,7 +61,7 @@ fn more_requests_than_descriptors_wait_and_the_server_stays_in_control() {
         + status(&socket)["connections"]["idle"].as_u64().unwrap_or(0);
     assert!((100..=190).contains(&open), "{open} connections");
     assert!(processes::descriptors(router).len() < 230, "some are left");
-    // None of them is cut, and those that had to wait have their turn.
+    // No request is cut, and the waiting ones have their turn.
     std::fs::write(server.site.data().join("go"), "").unwrap();
     for client in &mut clients {
         assert_eq!(client.response().text(), "fine");

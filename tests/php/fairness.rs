@@ -63,7 +63,7 @@ fn fifty_attackers_do_not_hold_up_an_honest_visitor() {
         let waits = (0..41).map(|_| {
             let before = started(&server);
             let number: usize = visitor.get("/a.php").text().parse().unwrap();
-            // Others have their turns before the next visit.
+            // Other clients have their turns before the next visit.
             eventually("others go on", || (started(&server) > number + 110).then_some(()));
             number.saturating_sub(before)
         });

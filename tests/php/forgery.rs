@@ -57,7 +57,7 @@ fn who_speaks_fastcgi_to_the_server_sets_nothing_of_php() {
             let own =
                 listening.lines().filter(|line| line.split_whitespace().nth(6) == Some(inode));
             for line in own {
-                // Neither accepts connections (__SO_ACCEPTCON) nor has a name.
+                // The socket neither accepts connections (__SO_ACCEPTCON) nor has a name.
                 let fields: Vec<_> = line.split_whitespace().collect();
                 assert_eq!((fields[3], fields.len()), ("00000000", 7), "{line}");
             }

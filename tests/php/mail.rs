@@ -88,7 +88,7 @@ fn what_is_missing_comes_from_the_document_or_the_machine() {
 
 #[test]
 fn a_failure_has_one_line_with_the_script_and_what_to_do() {
-    // Nothing listens there.
+    // The port is free.
     let port = harness::free_address().port();
     let server =
         serve(&format!("\n\n{SEND}"), json!({"host": "127.0.0.1", "port": port}), json!({}));
@@ -422,7 +422,7 @@ fn a_password_is_read_by_the_server_alone() {
     let server =
         site.with(json!({"settings": {"smtp": smtp}, "applications": {"site": {}}})).serve();
     assert!(!sends(&server));
-    // It has got as far as the password: this server offers no login.
+    // The client has got as far as the password: this server offers no login.
     server.wait_for_log("does not offer AUTH PLAIN or AUTH LOGIN");
     fs::remove_file(&file).unwrap();
     assert!(!sends(&server));

@@ -138,7 +138,7 @@ fn a_wrong_budget_is_refused_with_its_place() {
     );
 }
 
-/// Takes about 20 MiB in small pieces, as frameworks do: PHP keeps such memory for later requests.
+/// Takes about 20 MiB in small pieces, as frameworks do: PHP keeps small pieces for later requests.
 const TAKES_SMALL_PIECES: &str = "$all = []; for ($i = 0; $i < 50000; $i++) { $all[] = [$i]; } \
                                   echo getmypid(), ' ', array_sum(array_column($all, 0));";
 

@@ -39,7 +39,7 @@ fn two_applications(code: &str) -> Option<(Server, u32)> {
     Some((site.with(json!({"routes": routes, "applications": {"bomb": bomb}})).serve(), user))
 }
 
-/// How many processes the application has when it has all: a prototype and a worker.
+/// Number of processes of an application that is complete: a prototype and a worker.
 fn all_there(user: u32) -> usize {
     eventually("there are a prototype and a worker", || {
         Some(processes_of(user).len()).filter(|count| *count == 2)
@@ -114,7 +114,7 @@ fn what_a_script_leaves_running_goes_on_until_its_application_ends() {
     let server = Site::script("a.php", code).workers(1).with(json!({})).serve();
     let worker: u32 = server.get("/a.php").text().parse().unwrap();
     let background: u32 = server.data("pid").trim().parse().unwrap();
-    // Neither the end of the request nor that of the worker concerns it.
+    // The process survives the end of the request and that of the worker.
     processes::signal(worker, Signal::KILL);
     eventually("there is another worker", || {
         server.running_workers().iter().any(|pid| *pid != worker).then_some(())

@@ -49,7 +49,7 @@ fn a_site_whose_root_is_gone_does_not_keep_the_others_from_being_served_at_the_s
     assert_eq!(server.get("/b.php").status, 503);
     let log = server.wait_for_log("the others are served");
     assert!(log.contains("[alert]") && log.contains("application \"other\": root"), "{log}");
-    // It is tried again by itself.
+    // The application is tried again by itself.
     fs::rename(place.path().join("away"), &root).unwrap();
     is_served_until(&server, "/b.php", 200);
 }

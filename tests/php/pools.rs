@@ -1,5 +1,5 @@
-//! How many workers there are: fixed, within bounds, on demand, or as measured; and that a change
-//! of their number or of all of them costs no request.
+//! Numbers of workers: fixed, within bounds, on demand, or measured; a change of the number, or of
+//! all workers, costs no request.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -355,14 +355,15 @@ fn a_crash_loop_is_told_once_and_burns_no_processor() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let log = server.log();
-    // One that the busy machine has let live is no problem until it is killed.
+    // A worker that survives on a busy machine is no problem until it is killed.
     let problem = eventually("there is a problem", || {
         kill();
         let status = server.control("GET", "/status", "").succeeded();
         status.pointer("/applications/site/problem").and_then(|why| why.as_str().map(str::to_owned))
     });
     let killed = killed.len();
-    // Those that were ready and have served nothing are replaced 20 times a second at most, each.
+    // Workers that were ready and have served no request are replaced 20 times a second at most,
+    // each.
     assert!(killed < 250, "{killed} workers were started in four seconds");
     let told = log.lines().filter(|line| line.contains("was killed by signal 9")).count();
     // A worker that the busy machine lets live for a second begins another loop.

@@ -35,8 +35,8 @@ fn workers_have_no_privileges_and_cannot_gain_any() {
     }
 }
 
-/// Whether a descriptor leads to a file that a worker has no use for. Sockets are told apart by the
-/// other processes that have them: the listening one is the supervisor's.
+/// Returns true if a descriptor leads to a file that a worker has no use for. Sockets are told
+/// apart by the other processes that have them: the listening one is the supervisor's.
 fn is_not_a_workers(server: &Server, target: &str) -> bool {
     let listening = processes::descriptors(server.supervisor());
     let sockets: Vec<_> = listening.iter().map(|(_, name)| name.as_str()).collect();
@@ -154,8 +154,8 @@ fn a_worker_can_only_read_the_file_of_a_body() {
     let answer = server.post("/a.php", "application/octet-stream", vec![b'x'; 4 << 20]);
     let text = answer.text();
     assert!(text.ends_with(&(4 << 20).to_string()), "{text}");
-    // Its temporary file has no name. Where a file system has no such files, it is in sealed
-    // memory.
+    // The temporary file of the body has no name. Where a file system cannot create nameless files,
+    // the body is in sealed memory.
     let temporary = server.site.data().with_file_name("tmp").display().to_string();
     let is_body = |line: &&str| line.contains(&temporary) && line.ends_with(" (deleted)");
     let body: Vec<_> = text.lines().filter(is_body).collect();

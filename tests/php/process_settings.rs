@@ -69,7 +69,7 @@ fn requests_of_an_application_are_in_its_own_log() {
     assert!(lines(&usual).contains("/b.txt") && lines(&usual).contains("/none.php"));
 }
 
-/// As with PHP-FPM, a `php.ini` with such a mistake does not keep its site from being served.
+/// As with PHP-FPM, a site is served even if its `php.ini` has a mistake.
 #[test]
 fn an_extension_that_cannot_be_loaded_is_in_the_log_and_the_site_is_served() {
     let site =

@@ -96,7 +96,8 @@ fn a_database_that_never_answers_shows_in_the_log_without_configuration() {
 #[test]
 fn a_script_that_computes_is_found_as_well() {
     let server = slow(json!({"slow": 3})).serve();
-    // It runs on while it is read, so one of them may be read in the middle of a change.
+    // The script runs on while its trace is read, so one trace may be read in the middle of a
+    // change.
     let found = (0..5).any(|_| {
         assert_eq!(server.get("/a.php?compute").status, 200);
         let log = server.wait_for_log("is slow");

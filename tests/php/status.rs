@@ -253,7 +253,7 @@ fn the_status_has_the_state_of_each_applications_opcache() {
         server.get("/");
         (state()["hits"].as_u64() > Some(0)).then_some(())
     });
-    // They belong to processes that run.
+    // The entries belong to processes that run.
     server.control("GET", "/control/applications/site/restart", "").succeeded();
     assert_eq!(state(), Value::Null);
 }

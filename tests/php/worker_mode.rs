@@ -331,7 +331,7 @@ fn visitors_wait_if_a_template_is_killed_while_it_boots() {
         let mut last = sleeping_template(&server);
         for _ in 0..4 {
             processes::signal(last, Signal::KILL);
-            // It sleeps in its boot.
+            // The template sleeps in its boot.
             let other = || template(&server).filter(|pid| *pid != last);
             last = eventually("there is another template", other);
         }

@@ -34,7 +34,7 @@ fn a_slow_client_holds_no_back_end() {
             }
         }
     });
-    // It takes one request at a time, so each waits until the one before is done.
+    // The server takes one request at a time, so each waits until the one before is done.
     let servers = json!({backend.address.to_string(): {"max_connections": 1}});
     let server = before(&backend, json!({"servers": servers, "keepalive": 1}), json!({}));
     let memory = processes::peak_memory(server.router());
@@ -117,7 +117,7 @@ fn events_arrive_as_they_are_sent_however_they_are_taken() {
     }
 }
 
-// -- what is changed in heads --
+// -- changes of heads --
 
 #[test]
 fn clients_see_locations_and_cookies_that_they_can_use() {
@@ -180,6 +180,6 @@ fn an_action_says_how_long_a_body_may_be() {
             assert_eq!(client.response().status, status, "{target} {len} in chunks");
         }
     }
-    // Nothing that is too long has reached it.
+    // No request that is too long has reached the server.
     assert_eq!(backend.asked().len(), 6, "{:?}", backend.asked());
 }

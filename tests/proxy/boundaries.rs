@@ -109,8 +109,8 @@ fn what_comes_before_it_is_asked_for_is_nobodys_answer() {
     for _ in 0..20 {
         assert_eq!(server.get("/").text(), "good");
     }
-    // It comes when the connection is idle. (If it comes later, after the next request was sent,
-    // the two cannot be told apart.)
+    // The response comes when the connection is idle. (If it comes later, after the next request
+    // was sent, the two cannot be told apart.)
     let listener = free_listener();
     let late = Backend { address: listener.local_addr().unwrap(), asked: Arc::default() };
     let (told, heard) = mpsc::channel();

@@ -49,7 +49,7 @@ fn fastcgi(mut stream: TcpStream, address: IpAddr, number: usize) {
     }
 }
 
-/// So many servers that differ in their address only.
+/// Starts so many servers that differ only in their address.
 fn backends(count: usize, serve: Serve) -> (Vec<IpAddr>, u16) {
     eventually("a port is free at all addresses", || {
         let first = listen(free_address(), serve)?;

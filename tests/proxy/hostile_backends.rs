@@ -78,7 +78,7 @@ impl Deed {
         bytes
     }
 
-    /// Whether it goes on.
+    /// Returns true if the connection continues.
     fn perform(&self, connection: &mut Connection) -> bool {
         let sent = connection.send(self.bytes());
         match self {
@@ -274,7 +274,7 @@ fn an_answer_that_comes_while_the_body_is_sent_disturbs_nobody() {
     let raw = Raw::new(|connection| {
         while let Some(head) = connection.head() {
             connection.send(GOOD);
-            // One reads the body only then, another one not at all.
+            // One server reads the body only then, another one not at all.
             if connection.number % 2 == 0 && head.starts_with("POST") {
                 return;
             }

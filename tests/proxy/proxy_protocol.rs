@@ -91,7 +91,7 @@ fn without_a_header_a_balancer_is_not_served() {
         assert!(client.is_closed(), "{:?}", String::from_utf8_lossy(start));
     }
     server.wait_for_log("the connection does not begin with a PROXY protocol header");
-    // One within the client's bytes is no header.
+    // A PROXY line within the client's bytes is no header.
     let twice = server.send(format!("{LINE}PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n{REQUEST}"));
     assert_eq!(twice.status, 400);
 }

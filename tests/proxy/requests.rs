@@ -249,7 +249,7 @@ fn a_response_that_is_cut_behind_us_is_cut_before_us() {
     assert!(response.cut, "{response:?}");
 }
 
-// -- what actions add --
+// -- additions of actions --
 
 #[test]
 fn responses_of_other_servers_are_compressed() {

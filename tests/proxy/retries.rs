@@ -89,7 +89,7 @@ fn a_client_cannot_make_failing_servers_work_much_more() {
         assert_eq!(client.get("/").status, 503);
     }
     let asked: usize = all.iter().map(|server| server.asked().len()).sum();
-    // One for each request, a hundred at first, and a fifth of all.
+    // Each request is sent once, a hundred are repeated at first, and a fifth of all.
     assert!(asked <= 400 + 100 + 80, "{asked}");
 }
 

@@ -239,7 +239,7 @@ impl Slow {
             self.came.fetch_add(count, Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The framing of chunks has no such letter.
+        // The framing of chunks does not contain these letters.
         let letters = body.iter().copied().filter(|byte| (b'p'..=b'z').contains(byte));
         let answer = sum(letters);
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len())?;

@@ -22,7 +22,7 @@ struct Trouble {
     cuts: AtomicBool,
     /// Milliseconds before an answer.
     pause: AtomicU32,
-    /// How often each body was seen.
+    /// Number of times that each body was seen.
     posts: Mutex<HashMap<String, u32>>,
     gets: AtomicU32,
 }

@@ -30,7 +30,7 @@ const PHASE: Duration = Duration::from_secs(60);
 /// An attacker that reports nothing for so long has been killed with its worker.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long the attacker's own application may be away after it has harmed itself.
+/// Maximum time for which the attacker's own application may be away after it has harmed itself.
 const RECOVERY: Duration = Duration::from_secs(60);
 
 /// Processes by their kinds.
@@ -200,7 +200,7 @@ impl Setup {
         problems.into_iter().map(line).collect()
     }
 
-    // -- what must hold --
+    // -- requirements --
 
     /// The attacker's application is served again; otherwise says so.
     pub fn recovers(&self, phase: &str) -> Option<String> {

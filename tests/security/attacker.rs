@@ -35,7 +35,7 @@ pub struct Attempt {
     pub attempt: String,
     /// Its target.
     pub target: String,
-    /// How it ended.
+    /// Outcome of the attempt.
     pub outcome: String,
 }
 
@@ -52,7 +52,7 @@ impl Attempt {
         })
     }
 
-    /// It had an effect.
+    /// Returns true if the attempt had an effect.
     pub fn has_succeeded(&self) -> bool {
         self.outcome.starts_with("SUCCEEDED")
     }

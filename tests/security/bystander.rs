@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Observed {
     /// Requests that were made.
     pub requests: usize,
-    /// Those that were not answered as they should be, and when.
+    /// Requests with a wrong response, and their times.
     pub failures: Vec<String>,
     /// Processes that answered.
     pub workers: BTreeSet<u32>,

@@ -21,7 +21,7 @@ fn is_out_of_reach(server: Setup, kinds: &[&str]) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// Has requests to the control API carry a token.
+/// Makes requests to the control API carry a token.
 fn with_token(plan: Plan<'_>) -> Plan<'_> {
     let token = plan.base().join("token");
     fs::write(&token, "4f1c0e5a9d7b2836".repeat(4) + "\n").unwrap();

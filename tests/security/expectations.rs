@@ -9,7 +9,7 @@ use crate::attacker::Attempt;
 pub enum Wanted {
     /// The kernel or the server refuses it.
     Refused,
-    /// It may succeed, as it has no effect on others.
+    /// The attempt may succeed, as it has no effect on others.
     Allowed(&'static str),
     /// This kernel cannot refuse it.
     Skipped(String),

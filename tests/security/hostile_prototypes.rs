@@ -11,7 +11,7 @@ use harness::{Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// How long anything of an instance may be there after its requests are over: ten seconds, and the
+/// Maximum time for which a part of an instance may exist after its requests: ten seconds, and the
 /// delay of a busy machine.
 const LEFTOVERS: Duration = Duration::from_secs(20);
 
@@ -347,7 +347,7 @@ fn taken_over() -> Server {
     server
 }
 
-/// Has the prototype attack. The file appears at once with all that it contains.
+/// Lets the prototype attack. The file appears at once with its whole content.
 fn attack(server: &Server, how: &str) {
     let data = server.site.data();
     std::fs::write(data.join("attack.new"), how).unwrap();

@@ -146,7 +146,7 @@ fn a_worker_that_is_stopped_between_requests_is_replaced_when_requests_wait() {
     let pid = || server.connect().get("/pid.php").text().parse::<u32>().ok();
     let stopped = server.workers();
     for worker in &stopped {
-        // One that is not ready yet would not be called for a request.
+        // A worker that is not ready yet would not be called for a request.
         eventually("the worker sleeps", || processes::is_asleep(*worker).then_some(()));
         processes::signal(*worker, Signal::STOP);
     }
@@ -177,7 +177,7 @@ fn a_stopped_worker_holds_up_no_others_and_is_replaced() {
         let pid = || server.connect().get("/pid.php").text().parse::<u32>();
         eventually("all workers run", || (server.workers().len() == 3).then_some(()));
         let stopped = pid().unwrap();
-        // One that still looks for the next request would not be called for it.
+        // A worker that still looks for the next request would not be called for it.
         eventually("the worker sleeps", || processes::is_asleep(stopped).then_some(()));
         processes::signal(stopped, Signal::STOP);
         // Several at once: all workers that sleep are called, also if it is not the first of them.

@@ -103,7 +103,8 @@ fn a_flood_of_wrong_passwords_never_turns_the_right_one_into_401() {
         while !statuses.contains(&200) && !statuses.contains(&401) {
             statuses.push(right());
         }
-        // It is known from now on. On a busy machine it may have to wait too long for its turn.
+        // The password is known from now on. On a busy machine, a request may wait too long for its
+        // turn.
         statuses.extend((0..20).map(|_| right()));
         is_over.store(true, Relaxed);
         assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");

@@ -64,7 +64,7 @@ fn an_empty_directory_can_be_the_root_of_an_application() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(root.to_str().unwrap()), "nobody else sees the mounts: {mounts}");
     drop(server);
-    // It can be used again, with the files that the first use has left in it.
+    // The root can be used again, with the files that the first use has left in it.
     assert_eq!(seen_in(&serve_in(&root, json!({})))["cwd"], "/srv/app");
 }
 

@@ -385,7 +385,8 @@ fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
                 continue;
             }
             processes::signal(pid, Signal::STOP);
-            // It runs on for a moment, and could become another program after its title was read.
+            // The process runs on for a moment, and could become another program after its title
+            // was read.
             while state(pid).is_some_and(|state| !"TZ".contains(state)) {}
             // First the server examines the machine, PHP for example; it can be traced then, and
             // knows nothing that scripts of its user do not.
@@ -399,8 +400,8 @@ fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
     None
 }
 
-/// It was traceable from the fork on, so that a script of the same user had the supervisor's memory
-/// and descriptors, private keys among them.
+/// Scenario: the process was traceable from the fork on, so that a script of the same user had the
+/// supervisor's memory and descriptors, private keys among them.
 #[test]
 fn a_copy_of_the_supervisor_cannot_be_traced_before_it_is_a_prototype() {
     let lists = |pid: u32| {

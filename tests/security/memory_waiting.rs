@@ -187,7 +187,7 @@ fn records_of_slow_requests_that_wait_for_their_file_have_a_limit() {
         echo 'slept';"
     );
     let site = Site::script("index.php", &code).file("a.txt", "served");
-    // It has no reader, so opening it hangs.
+    // The FIFO has no reader, so opening it hangs.
     let log = site.data().join("slow");
     mknodat(CWD, &log, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     let server = site

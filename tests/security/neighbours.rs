@@ -16,7 +16,7 @@ use crate::containment::contained;
 use crate::setup::{Plan, Setup};
 use harness::processes;
 
-/// How long the attack goes on.
+/// Duration of the attack.
 const ATTACK: Duration = Duration::from_secs(5);
 
 /// Maximum time that a client waits for a response.

@@ -37,19 +37,19 @@ fn the_control_process_has_few_system_calls_and_no_files() {
     let site = Site::script("a.php", "echo 1;").controlled();
     let mut document = site.document(free_address());
     let server = site.serve();
-    // It works all the same: reads and checks documents, and hands them on.
+    // The router works all the same: reads and checks documents, and hands them on.
     document["routes"] = json!([{"match": {"uri": "~^/[a-z]+$"}, "action": {"return": 204}}]);
     server.put("/config", &document);
     assert_eq!(server.control("GET", "/config/routes", "").succeeded(), document["routes"]);
     assert_eq!(server.control("PUT", "/config", "{").status, 400);
     let control = server.processes().into_iter().find(|process| process.title == "howdah: control");
     let control = control.expect("it has just answered").pid;
-    // It goes on when the log is opened again, for which it has no file to open.
+    // The router continues when the log is opened again, although it can open no file.
     let log = server.site.log_path();
     fs::rename(&log, log.with_extension("old")).unwrap();
     server.signal(rustix::process::Signal::USR1);
     let new_log = |fd: u32| fs::read_link(format!("/proc/{control}/fd/{fd}")).ok();
-    // Others than root do not see the descriptors of a process that is not dumpable.
+    // Users other than root do not see the descriptors of a process that is not dumpable.
     if requirements::is_root() {
         eventually("it writes to the new log", || {
             (new_log(2)? == log && new_log(1)? == log).then_some(())

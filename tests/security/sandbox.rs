@@ -122,8 +122,8 @@ fn no_script_signals_or_traces_what_is_not_its_own_though_the_user_is_the_same()
             assert_eq!(tried[what], false, "{what} of {title}: {tried}");
         }
     }
-    // It can signal and read its own processes: a worker, and a program that an earlier request has
-    // started.
+    // The script can signal and read its own processes: a worker, and a program that an earlier
+    // request has started.
     let started = asked(&server, "/starts.php")["pid"].as_u64().unwrap() as u32;
     for pid in [started, server.titled_worker("site")] {
         let tried = asked(&server, &format!("/tries.php?pid={pid}"));

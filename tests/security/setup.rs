@@ -99,7 +99,7 @@ impl<'w> Plan<'w> {
         self
     }
 
-    /// Has the control API listen there, and not on a socket that belongs to root.
+    /// Makes the control API listen at this address instead of a socket that belongs to root.
     pub fn control(mut self, address: &str) -> Self {
         self.control = Some(address.to_owned());
         self

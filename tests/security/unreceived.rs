@@ -19,7 +19,7 @@ fn heads_that_do_not_arrive_as_a_whole_have_a_limit() {
     let server = Site::new().open_files(10_000).file("a.txt", "other").serve();
     server.get("/a.txt");
     let (before, head) = (memory(&server), head_without_end());
-    // They count 32 KiB each, and a listener has 64 MiB.
+    // The responses count 32 KiB each, and a listener has 64 MiB.
     let mut clients: Vec<Client> = (0..2400)
         .map(|_| {
             let mut client = Client::connect(server.address);
@@ -73,7 +73,7 @@ fn bodies_that_do_not_arrive_as_a_whole_go_to_files_beyond_the_memory_of_a_clien
         let mut clients: Vec<Client> = (0..250).map(|_| begin(&server, "192.0.2.1")).collect();
         assert_eq!(temporary_files(&server), 0, "there is memory for these");
         clients.extend((0..150).map(|_| begin(&server, "192.0.2.1")));
-        // They count 112 KiB each, and a client has 32 MiB.
+        // The responses count 112 KiB each, and a client has 32 MiB.
         let files = 400 - 32 * 1024 / 112;
         eventually("the others are in files", || (temporary_files(&server) == files).then_some(()));
         let mut other = begin(&server, "192.0.2.2");

@@ -186,7 +186,7 @@ fn a_client_that_asks_for_another_handshake_is_refused() {
         .spawn()
         .unwrap();
     client.stdin.as_mut().unwrap().write_all(b"R\n").unwrap();
-    // It would go on if the server had agreed.
+    // The client would continue if the server had agreed.
     eventually("the client gives up", || client.try_wait().unwrap());
     let (mut said, mut complained) = (String::new(), String::new());
     client.stdout.unwrap().read_to_string(&mut said).unwrap();
@@ -293,7 +293,7 @@ fn a_lost_certificate_keeps_no_other_from_being_renewed() {
     let issue = |name: &str| authority.issue(&[&format!("{name}.example")]);
     let write = |name: &str| {
         let (chain, key) = issue(name);
-        // One rename for both: no look at the files comes between them.
+        // One rename for both files: no look at the files comes between them.
         let new = directory.join("new");
         fs::write(&new, chain + &key).unwrap();
         fs::rename(&new, directory.join(format!("{name}.pem"))).unwrap();

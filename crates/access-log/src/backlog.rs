@@ -24,10 +24,10 @@ pub struct Piece<'l> {
     pub lines: u64,
 }
 
-/// How much of a piece was written.
+/// Result of an attempt to write a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Nothing more is to be done with it.
+    /// The piece is done.
     All,
     /// This number of its first bytes; the rest waits.
     Bytes(usize),
@@ -50,7 +50,7 @@ pub struct Backlog {
 /// State of a backlog after an attempt to send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Nothing is left.
+    /// No bytes are left.
     All,
     /// The server has taken some of it.
     Some,

@@ -27,7 +27,7 @@ pub enum Bypass {
     Body,
     /// This condition of `bypass`, from 1; those of a preset come first.
     Condition(usize),
-    /// It is the request for an error page.
+    /// The request is for an error page.
     ErrorPage,
     /// A field of this name.
     Field(&'static str),

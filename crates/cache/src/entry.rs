@@ -34,7 +34,7 @@ pub struct Terms {
     pub stale_while_revalidate: u64,
     /// Seconds for which it may be used stale if it cannot be refreshed.
     pub stale_if_error: u64,
-    /// It may be used stale if a request asks for that (`max-stale`).
+    /// The response may be used stale if a request asks for that (`max-stale`).
     pub may_be_stale: bool,
 }
 

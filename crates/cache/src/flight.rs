@@ -12,9 +12,9 @@ pub struct Flights(Mutex<HashMap<Box<[u8]>, watch::Receiver<Landing>>>);
 /// State of a request in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landing {
-    /// It is not decided yet.
+    /// The result is not known yet.
     Pending,
-    /// Its response is stored.
+    /// The response is stored.
     Stored,
     /// The origin has failed, and a stored response was sent instead. Waiting requests get a stored
     /// response too, so that a failing origin is not asked by all of them at once.

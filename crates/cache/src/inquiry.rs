@@ -40,7 +40,7 @@ fn part(hash: u64) -> usize {
 /// A request to an origin whose response may be stored.
 #[derive(Debug)]
 pub struct Inquiry {
-    /// Others may wait for the response.
+    /// Set if other requests may wait for the response.
     leader: Option<Leader>,
     hash: u64,
     /// Number of invalidations before.

@@ -124,7 +124,7 @@ pub enum MarkOf {
 pub enum Effect {
     /// Entries with a lower number are gone.
     Floor(u64),
-    /// These are purged.
+    /// Entries with one of these marks are purged.
     Marks(MarkOf, Mark),
 }
 

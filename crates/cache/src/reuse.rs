@@ -1,4 +1,4 @@
-//! Whether a stored response may answer a request (RFC 9111, 4).
+//! Decides whether a stored response may answer a request (RFC 9111, 4).
 
 use crate::control::RequestControl;
 use crate::entry::Entry;
@@ -14,7 +14,7 @@ pub enum Use {
     WhileRevalidating,
     /// Validate it first. If that fails, send it if `on_error` is set.
     AfterValidation {
-        /// It may be sent if the application or server fails.
+        /// The response may be sent if the application or server fails.
         on_error: bool,
     },
 }

@@ -27,7 +27,7 @@ pub struct Variance {
 /// Parameters, by their decoded names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Parameters {
-    /// These have no effect.
+    /// These parameters have no effect on the response.
     Ignored(Vec<Vec<u8>>),
     /// Only these have an effect.
     Relevant(Vec<Vec<u8>>),

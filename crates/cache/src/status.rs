@@ -54,7 +54,7 @@ pub enum Outcome {
     Hit {
         /// Remaining lifetime in seconds.
         ttl: i64,
-        /// It was computed for another request that came at the same time.
+        /// The response was made for another request that came at the same time.
         collapsed: bool,
         /// Reason, if the response is stale.
         detail: Option<StaleUse>,

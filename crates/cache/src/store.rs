@@ -50,7 +50,7 @@ const MAX_COUNTED: usize = 1 << 16;
 /// Result of a look-up.
 #[derive(Debug, Clone)]
 pub enum Lookup {
-    /// Nothing is stored.
+    /// No response is stored.
     Missing,
     /// The last response was not shared: requests need not wait for each other.
     NotShared(Refusal),
@@ -430,7 +430,7 @@ impl Store {
     /// Purges entries of one application of this server, which another server names.
     pub fn apply_purge_of(&self, owner: &[u8], what: &Purge, is_soft: bool, now: u64) {
         let owner = match (self.memory.known_owner(owner), &self.disk) {
-            // One that is not known has no entries in memory, and no requests in progress.
+            // An unknown owner has no entries in memory and no requests in progress.
             (None, None) => return,
             (None, Some(_)) if self.memory.owners().len() >= MAX_OWNERS => {
                 return self.apply_purge(what, is_soft, now);

@@ -1,4 +1,4 @@
-//! Whether a response may be stored (RFC 9111, 3), and which parts of it.
+//! Decides whether a response may be stored (RFC 9111, 3), and which parts of it.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -308,7 +308,7 @@ pub enum HeadMatch {
     Same,
     /// A validator or the length shows that it is not.
     Other,
-    /// It has no validator.
+    /// The response has no validator.
     Unknown,
 }
 

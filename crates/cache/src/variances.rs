@@ -182,7 +182,7 @@ mod tests {
             known.learn(b"b", path(number), variance(number));
         }
         assert!(known.get(|| path(0)).is_some());
-        // One that is larger than all may be is not kept.
+        // A variance above the limit of all together is not kept.
         let small = Variances::new(10);
         small.learn(b"a", path(0), variance(0));
         assert!(small.get(|| path(0)).is_none() && small.bytes() == 0);

@@ -21,7 +21,7 @@ use crate::target::{Directives, Script};
 pub const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Default value of `SERVER_SOFTWARE` for an application with `.htaccess` files. Applications that
-/// write such files, such as WordPress, do so only if it contains `Apache`.
+/// write these files (WordPress, for example) do so only if it contains `Apache`.
 pub const APACHE_SOFTWARE: &str =
     concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)");
 

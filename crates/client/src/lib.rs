@@ -204,7 +204,7 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
         let all = config.get("applications").and_then(Value::as_object);
         names.extend(all.into_iter().flatten().map(|(name, _)| name.clone()));
     }
-    // One that cannot be restarted keeps no other from it.
+    // A failed restart does not stop the restarts of other applications.
     let mut failures = Vec::new();
     for name in &names {
         let target = format!("/control/applications/{}/restart", encode(name));

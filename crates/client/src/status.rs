@@ -87,7 +87,7 @@ fn replaced(Replaced { at, reason }: &Replaced) -> String {
     format!("{}: {}", printable(at), one_line(reason))
 }
 
-/// Whether PHP is loaded for an application, and its memory.
+/// State of an application's PHP, and its memory.
 pub(super) struct Use {
     pub(super) state: String,
     pub(super) memory: String,

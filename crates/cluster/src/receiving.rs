@@ -58,7 +58,7 @@ struct Entry {
     after: Option<Position>,
 }
 
-/// How far the stream was read.
+/// Position in the stream up to which messages were read.
 #[derive(Debug)]
 struct Reading {
     /// Position of the last entry that was read.

@@ -24,13 +24,13 @@ pub enum Address {
 /// Reason why a string is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
-    /// None of the known forms.
+    /// The text has none of the known forms.
     Form,
     /// The port is missing, or is not between 1 and 65535.
     Port,
     /// Longer than a socket address permits, or contains a null character.
     UnixName,
-    /// Neither one of the known forms nor a name.
+    /// The text has none of the known forms and is no name.
     ServerForm,
     /// The port of a server is missing, or is not between 1 and 65535.
     ServerPort,

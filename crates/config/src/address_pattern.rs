@@ -31,7 +31,7 @@ pub struct AddressPatterns {
 pub enum AddressPatternError {
     /// nginx's `all`.
     All,
-    /// None of the known forms.
+    /// The text has none of the known forms.
     Form,
     /// The number after `/` is not a prefix length of this address family.
     Prefix,

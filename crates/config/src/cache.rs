@@ -262,9 +262,9 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Returns true if the settings tell requests with cookies apart: by the key, by a condition,
-    /// or by a rule for `Vary`. Otherwise such requests need a response that states its lifetime
-    /// itself.
+    /// Returns true if the settings distinguish requests by cookies: by the key, by a condition, or
+    /// by a rule for `Vary`. Otherwise requests with cookies need a response that states its
+    /// lifetime itself.
     pub fn considers_cookies(&self) -> bool {
         let in_conditions = |conditions: &[Match]| conditions.iter().any(|c| c.cookies.is_some());
         self.key_has(|variable| {

@@ -59,7 +59,7 @@ pub enum Expiry {
     Off,
     /// The response is out of date at once.
     Epoch,
-    /// It never expires.
+    /// The file never expires.
     Max,
     /// Seconds after the request.
     Accessed(i64),
@@ -100,7 +100,7 @@ impl Fingerprinted {
         }
     }
 
-    /// Returns true if the decoded path is that of such a file.
+    /// Returns true if the decoded path is the path of one of these files.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Fingerprinted::Hexadecimal => is_fingerprinted(path),

@@ -185,7 +185,7 @@ static PENALTY: Shape = Shape {
     ]],
 };
 
-/// One rule.
+/// A rule that limits requests.
 #[derive(Debug, Clone)]
 pub struct LimitRule {
     /// Name of the counters, which rules with this name share; `None` if no other rule has them.

@@ -47,7 +47,7 @@ pub struct Step {
 }
 
 impl Route {
-    /// Reads `routes`: an array of steps, or an object of such arrays.
+    /// Reads `routes`: an array of steps, or an object with an array for each name.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Route>, Error> {
         if node.value.is_array() {
             return Ok(vec![Route { name: None, steps: read_steps(node)? }]);

@@ -11,7 +11,7 @@ use crate::script_extensions::ScriptExtensions;
 use crate::target::Pass;
 
 /// The endings of scripts that applications have configured, by the directories of the
-/// applications. Shares of those directories must not send such files.
+/// applications. Shares of those directories must not send files with these endings.
 #[derive(Debug, Default)]
 pub struct ScriptSources<'c> {
     by_application: HashMap<&'c str, &'c ScriptExtensions>,

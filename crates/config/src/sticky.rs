@@ -47,7 +47,7 @@ pub struct Sticky {
 pub enum SameSite {
     /// None.
     Strict,
-    /// Those that lead to the page.
+    /// Requests that lead to the page.
     #[default]
     Lax,
     /// All; only over TLS.

@@ -157,7 +157,7 @@ mod tests {
         let nowhere = [SocketAddr::from(([127, 0, 0, 1], 9))];
         let own = IpAddr::from([127, 0, 0, 1]);
         assert!(names.addresses(Asker::Server, "localhost", &nowhere).await.contains(&own));
-        // A machine without such an entry in its hosts file has no name here.
+        // A machine without an entry for the address in its hosts file has no name here.
         if let Some(name) = names.name(Asker::Server, own, &nowhere).await {
             assert!(names.addresses(Asker::Server, &name, &nowhere).await.contains(&own));
         }

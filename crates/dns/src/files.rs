@@ -1,8 +1,8 @@
 //! Files of the machine for name lookup: `/etc/hosts` and `/etc/resolv.conf`.
 //!
-//! They may change at any time, so each look-up checks them. In its sandbox the router can open the
-//! files that existed when it started, but not new files of the same name, which editors and DHCP
-//! clients create. The supervisor opens those on request.
+//! The files may change at any time, so each look-up checks them. In its sandbox the router can
+//! open the files that existed when it started, but not new files of the same name, which editors
+//! and DHCP clients create. The supervisor opens new files on request.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};

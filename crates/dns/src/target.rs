@@ -11,7 +11,7 @@ pub struct Target {
     pub port: Option<u16>,
     /// Its share among the servers of the name, in thousandths of the average.
     pub weight: u32,
-    /// It is used only if servers that are none of those are down.
+    /// The server is used only if all servers that are no backups are down.
     pub is_backup: bool,
 }
 

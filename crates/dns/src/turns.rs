@@ -89,7 +89,7 @@ impl Turns {
                     share.used += 1;
                     state.used += 1;
                 }
-                // It has just given up, and its turn was never counted.
+                // The asker has just given up, and its turn was never counted.
                 Err(turn) => turn.forget(),
             }
         }
@@ -183,7 +183,7 @@ mod tests {
         let (_, mut waiting) = ask(turns, 3, 3);
         drop(waiting.remove(0));
         drop(first);
-        // It was granted, and is given up without having been taken.
+        // The granted turn is given up before it is used.
         drop(waiting.remove(0));
         assert!(matches!(poll(&mut waiting[0]), Poll::Ready(Some(_))));
         assert_eq!(turns.lock().used, 1, "that one is over, too");

@@ -55,8 +55,8 @@ impl<'s> Classifier<'s, '_> {
     }
 
     /// Returns the script at the first prefix of the path that ends as a script's name and is a
-    /// regular file, as Apache does. Directories may have such names too; any other kind of file
-    /// ends the search.
+    /// regular file, as Apache does. Directories may have names of scripts, too; any other kind of
+    /// file ends the search.
     fn find_script(&self) -> Result<Option<ScriptPath>, NotServedReason> {
         let path = self.place.path;
         let extensions = &self.share.options().extensions;

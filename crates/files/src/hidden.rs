@@ -13,7 +13,7 @@
 //!    `index.php.html` from a mirrored site is sent.
 //!
 //! 3. **Further endings of scripts** that the configuration has for an application
-//!    (`limit_extensions`), and copies of such files: a file that may run is never sent.
+//!    (`limit_extensions`), and copies of scripts: a file that may run is never sent.
 //!
 //! Names are compared in a folded form: some file systems find `index.php` under `INDEX.PHP`, under
 //! a name with invisible characters in it, or under its full-width look-alike. Folding only ever

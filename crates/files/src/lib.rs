@@ -18,10 +18,10 @@
 //!
 //! A directory without an index may be listed (`listing`), by the caller on a helper thread.
 //!
-//! Nothing here waits for the network or writes to the disk, except for log lines about links
-//! that are not followed and files that may not be opened. A file whose name starts with a dot or
-//! is that of PHP source is never sent, whatever the configuration and the links on its path. The
-//! caller provides the time.
+//! The crate never waits for the network and never writes to the disk, except for log lines about
+//! links that are not followed and files that may not be opened. A file whose name starts with a
+//! dot or is that of PHP source is never sent, independent of the configuration and the links on
+//! its path. The caller provides the time.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -172,7 +172,8 @@ impl Files {
         Files { log: Some(log), ..self }
     }
 
-    /// Finds what a request to a location leads to: by a fresh cached result, or else on the disk.
+    /// Finds the outcome of a request for a location: from a fresh cached result, or else on the
+    /// disk.
     pub fn look_up(
         &self,
         share: &Share,

@@ -21,7 +21,7 @@
 //! is followed. In both cases the result tells whether a name on the resolved path is one that is
 //! never sent.
 //!
-//! Nothing is opened for reading here: all descriptors are `O_PATH`.
+//! The module opens no file for reading: all descriptors are `O_PATH`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -190,7 +190,7 @@ const MAX_DEPTH: usize = 256;
 const MAX_NAMES: usize = 1000;
 
 /// User id that the kernel reports for owners that a user namespace or a file system cannot map.
-/// Two such owners may be different users.
+/// Two owners with this id may be different users.
 const OVERFLOW_UID: u32 = 65_534;
 
 struct Walk {

@@ -33,7 +33,7 @@ pub(super) struct Resource {
     pub is_settled: bool,
 }
 
-/// One stored coding of a file.
+/// A stored coding of a file.
 #[derive(Debug)]
 pub(super) struct Variant {
     meta: Meta,

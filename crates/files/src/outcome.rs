@@ -1,4 +1,4 @@
-//! What a request to a share leads to.
+//! The outcome of a request to a share.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::listing::Listing;
 use super::load::Variant;
 use super::reason::NotServedReason;
 
-/// What a request to a share leads to.
+/// The outcome of a request to a share.
 #[derive(Debug)]
 pub enum ServeOutcome {
     /// The request is for a file that exists.

@@ -16,8 +16,8 @@
 //!   those in the path of a document root.
 //!
 //! The kernel enforces the last three within one `openat2` call, so there is no race between check
-//! and use. Without `openat2` (before Linux 5.6, or filtered) such shares are refused, not
-//! emulated.
+//! and use. Without `openat2` (before Linux 5.6, or filtered) shares with one of them are refused,
+//! not emulated.
 //!
 //! A path without links is found with one call that refuses links. Otherwise the path is walked
 //! name by name (`links`), the resolved names are checked like those of a request (`hidden`), and

@@ -1,6 +1,6 @@
 //! Unix sockets of upstreams, opened under the rule for symbolic links.
 //!
-//! The directory of such a socket often belongs to a site, which can replace it by a link. The
+//! The directory of a site's socket often belongs to a site, which can replace it by a link. The
 //! router may connect to the sockets of all sites, so a link must not select another one. Every
 //! link in the path is checked like one that leads out of a share (`links`): links of root are
 //! followed, links of other users only to files that these may publish.

@@ -64,7 +64,7 @@ pub struct WatchedView<'a, T, A> {
 /// Result of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchedEntry {
-    /// It is not known without asking.
+    /// The answer needs a look at the disk.
     Unknown,
     /// There is nothing.
     Missing,
@@ -552,12 +552,12 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
     }
 }
 
-/// Whether a directory is watched.
+/// State of the watch of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watching {
     Yes,
     No,
-    /// There is no such directory.
+    /// The directory does not exist.
     Missing,
 }
 

@@ -21,7 +21,7 @@ pub enum RequestError {
     Unauthenticated,
     /// The configuration denies access.
     Forbidden,
-    /// Nothing is there.
+    /// There is no resource.
     NotFound,
     /// Only GET and HEAD are possible.
     MethodNotAllowed,

@@ -14,8 +14,8 @@
 //! 4. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
 //!    stream is a tunnel (`websocket`, `tunnel`).
 //! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
-//!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
-//!    requests are refused.
+//!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that requests
+//!    with either are refused.
 //! 6. The requests that are being answered count as memory in addition to their responses: for the
 //!    client and, beyond a few of each connection, for the site. Requests without memory are
 //!    refused (`admission`).

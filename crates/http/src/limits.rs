@@ -39,7 +39,7 @@ pub struct Limits {
     /// Maximum number of requests of a connection.
     pub max_requests: Option<u64>,
     /// Drop request fields whose name has a byte other than a letter, a digit or `-`. PHP maps `.`,
-    /// `_` and `-` to the same byte, so that such a field could replace another.
+    /// `_` and `-` to the same byte, so that the field could replace another.
     pub discard_unsafe_fields: bool,
     /// Refuse requests that HTTP/1.1 forbids and NGINX Unit accepts: without `Host`, with an
     /// invalid host, with spaces in the target (otherwise read as `%20`) or with a fragment

@@ -248,7 +248,7 @@ fn requests(spec: &ApplicationSpec, sandbox: &Sandbox) -> Vec<Request> {
     for (name, value) in spec.ini_admin.iter().chain(&spec.ini_user) {
         let name = name.as_str();
         if INI_WRITTEN.contains(&name) {
-            // Such as "2;0600;/srv/sessions".
+            // For example "2;0600;/srv/sessions".
             add(None, value.rsplit(';').next().unwrap_or(value).as_ref(), Access::Write);
         }
         if INI_READ.contains(&name) {

@@ -25,9 +25,9 @@ pub struct Bandwidth {
 /// Bytes that were sent.
 #[derive(Debug, Clone)]
 enum Counter {
-    /// Those of all responses to a key.
+    /// Bytes of all responses to a key.
     Key(Arc<Table>, KeyHash),
-    /// Those of one response: the time at which its rate has caught up with them.
+    /// Bytes of one response: the time at which its rate has caught up with them.
     Response(Cell<Nanos>),
 }
 

@@ -79,7 +79,7 @@ pub(crate) async fn carry_out(mut submission: Submission, shared: &Shared) {
     };
     // The other end may be gone, or may not read.
     let _ = timeout(GREETING_TIMEOUT, frames::send(&mut submission.answers, &answer)).await;
-    // Nobody waits for a server that takes its time after it has the message.
+    // A server that is slow after it has the message delays no client.
     if let Some(mut session) = session {
         let _ = timeout(QUIT_TIMEOUT, session.quit()).await;
     }
@@ -285,7 +285,7 @@ async fn connect(
             let time = GREETING_TIMEOUT.min(Duration::from_secs(u64::from(route.timeout)));
             let problem = match timeout(time, greeted(route, client, shared)).await {
                 Ok(Ok(session)) => return Ok(session),
-                // It is there, and says no.
+                // The server is there and refuses.
                 Ok(Err(Unusable::Session(
                     problem @ (Problem::Refused { .. } | Problem::Tls(_)),
                 ))) => {

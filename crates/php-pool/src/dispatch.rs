@@ -175,7 +175,8 @@ async fn wait(
                 looks_at = next_look.map(|step| Instant::now() + step);
             }
             () = queue_timeout => {
-                // One that a worker has taken by now runs, and its client waits for the response.
+                // A request that a worker has taken by now runs, and its client waits for the
+                // response.
                 if application.queue.withdraw_waiting(handle.key()) {
                     handle.mark_unqueued();
                     return refuse_queue(thread, application, context, QueueError::QueueTimeout);

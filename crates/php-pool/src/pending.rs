@@ -57,9 +57,9 @@ pub enum Event {
     Purge {
         /// All of the host.
         is_all: bool,
-        /// They become stale instead of being removed.
+        /// The entries become stale instead of being removed.
         is_soft: bool,
-        /// Those with one of these tags.
+        /// Entries with one of these tags.
         tags: Vec<Vec<u8>>,
     },
     /// Send the announced descriptors to the worker.
@@ -228,7 +228,7 @@ impl PendingResponse {
         (self.head, self.head_taken) = (None, true);
         self.fail(Failure::SpoolFailed);
         self.abandon();
-        // One line of the log is for all responses without room.
+        // All responses without room share one line of the log.
         let is_logged = !spool::is_without_room(&problem);
         Ok(if is_logged { Event::SpoolFailed(problem.to_string()) } else { Event::None })
     }

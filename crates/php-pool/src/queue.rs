@@ -182,7 +182,7 @@ impl Queue {
             return Err(QueueError::Stopped(reason.clone()));
         }
         let direct = inner.waiting.is_empty() && inner.has_room();
-        // Those that processes can run do not wait, although some of the processes may not have
+        // Requests that processes can run do not wait, although some processes may not have
         // started.
         let (can_run, limit) = match &inner.serving {
             Some(serving) => (self.can_run(serving.instance.worker_count()), self.limit),
@@ -343,7 +343,7 @@ impl Queue {
         inner.stopped = Some(reason.to_owned());
         let waiting = inner.waiting.drain().into_iter().map(|waiting| waiting.key);
         let mut keys: Vec<RequestKey> = waiting.collect();
-        // Those in shared memory that no worker has taken wait, too.
+        // Requests in shared memory that no worker has taken wait, too.
         let Some(serving) = &inner.serving else { return keys };
         let (instance, slots) = (Arc::clone(&serving.instance), serving.infos.len() as u32);
         for slot in 0..slots {

@@ -41,7 +41,7 @@ pub(super) struct WaitingList<T> {
     flows: HashMap<u64, FlowQueue<T>>,
     /// Flows that have had no turn.
     new: VecDeque<u64>,
-    /// Other flows, also such without requests until their next turn.
+    /// Other flows, also flows without requests until their next turn.
     old: VecDeque<u64>,
     new_in_a_row: u32,
     /// Number of turns so far.

@@ -39,7 +39,7 @@ pub enum Withdrawal {
     NotStarted,
     /// This worker of this instance has it.
     Running(Arc<Instance>, WorkerId),
-    /// It had ended.
+    /// The request had ended.
     Ended,
 }
 

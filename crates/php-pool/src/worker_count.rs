@@ -168,7 +168,7 @@ impl Pool {
         self.retiring = 0;
     }
 
-    /// Notes that a worker has ended, for whatever reason.
+    /// Notes that a worker has ended, for any reason.
     pub fn worker_ended(&mut self) {
         self.retiring = self.retiring.saturating_sub(1);
     }

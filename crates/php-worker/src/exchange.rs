@@ -32,7 +32,7 @@ use crate::socket::{is_peer_closed, receive_within};
 /// Size of the buffer for small pieces of output, in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Minimum size of a piece of output that is not buffered, in bytes. PHP's `output_buffering` makes
-/// such pieces.
+/// pieces of this size.
 const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
 /// Interval at which a worker that waits for the router checks that it still runs.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Advice for the log if no such directory can be made.
+/// Advice for the log if the directory cannot be made.
 pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in the directories of \
                           --tmp and TMPDIR nor in /dev/shm; let the application's user write to \
                           one of them, or name another in PHP's opcache.lockfile_path";

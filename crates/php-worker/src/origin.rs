@@ -83,9 +83,9 @@ struct Template {
     reports: OwnedFd,
     reader: Reader,
     has_booted: bool,
-    /// It has closed its pipe.
+    /// The template has closed its pipe.
     is_closed: bool,
-    /// It has ended, in this way; workers that it was forking may still report.
+    /// How the template has ended; workers that it was forking may still report.
     end: Option<Refusal>,
 }
 
@@ -97,7 +97,7 @@ struct Request {
     since: Instant,
     /// The template has been asked for it.
     is_sent: bool,
-    /// The supervisor has been told that there is no such worker, and has closed its socket.
+    /// The supervisor has been told that the worker does not exist, and has closed its socket.
     is_refused: bool,
 }
 
@@ -252,7 +252,7 @@ impl Origin {
                     template.is_closed = true;
                     match template.end.take() {
                         Some(how) => self.ended(&how, &mut events),
-                        // It is ending: its exit status follows.
+                        // The template is ending: its exit status follows.
                         None => template.kill(),
                     }
                     return events;
@@ -301,7 +301,7 @@ impl Origin {
                 self.fail(message.into(), events);
             }
             FromTemplate::Forked { worker, pid } => match self.take(worker) {
-                // It notices that its socket is closed, and ends.
+                // The worker notices that its socket is closed, and ends.
                 Some(Request { is_refused: true, .. }) => {}
                 Some(_) => {
                     events.push(Event::Started { worker, pid });
@@ -361,7 +361,7 @@ impl Origin {
                 }
             };
             match &mut self.kind {
-                // It may have forked workers that have not reported yet.
+                // The template may have forked workers that have not reported yet.
                 Kind::Template(Some(template))
                     if !template.is_closed
                         && self.requests.iter().any(|request| request.is_sent) =>
@@ -479,7 +479,7 @@ impl Request {
     fn send(&mut self, commands: &OwnedFd) -> Result<(), Refusal> {
         let borrowed: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
         let message = ToTemplate::Fork { worker: self.worker }.encode();
-        // It has ended, which is noticed in a moment.
+        // An error means that the template has ended, which is noticed soon.
         packet::send(commands, &message, &borrowed).map_err(|error| {
             Refusal::temporary(&format!("its template does not take requests: {error}"))
         })?;

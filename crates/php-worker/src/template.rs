@@ -21,8 +21,8 @@ use crate::resident::{self, Serving};
 use crate::socket::is_peer_closed;
 
 /// OPcache marks the processes that use its memory by a lock on this byte of its lock file
-/// (`accel_activate_add` in ext/opcache/ZendAccelerator.c). A process that is forked has no such
-/// lock, and another process could clear the memory while it runs from there.
+/// (`accel_activate_add` in ext/opcache/ZendAccelerator.c). A process that is forked does not
+/// inherit the lock, and another process could clear the memory while it runs from there.
 const OPCACHE_USER: u64 = 1;
 
 /// The template's ends of the connection to the prototype.
@@ -42,7 +42,7 @@ enum State<'a> {
 /// Runs a template, and in each fork of it a worker, and ends the process. `warms_up`: the
 /// application's `warm_up` request is handled first.
 pub fn run(application: &Application, connection: Connection, warms_up: bool) -> ! {
-    // It runs code of the application, as workers do.
+    // The template runs code of the application, as workers do.
     let _ = process::allow_tracing();
     title::set(&format!("howdah: \"{}\" template", application.spec.name));
     application.php.after_fork();

@@ -111,7 +111,7 @@ impl Watch {
         let path = directory.path.join(name);
         let is_watched = directory.files.is_empty() || self.paths.contains(&path);
         if events.contains(ReadFlags::ISDIR) && is_watched {
-            // It may have files already. A directory that is gone, or cannot be read, has none.
+            // The directory may have files already. One that is gone or cannot be read has none.
             let _ = self.add_tree(&path);
         }
         self.changed = Some((path, now));

@@ -61,7 +61,7 @@ pub struct Worker<'a> {
     pub is_resident: bool,
     /// The router reads `.htaccess` files for this application.
     pub has_htaccess: bool,
-    /// Names of settings of PHP that requests may have without such files.
+    /// Names of settings of PHP that requests may have without `.htaccess` files.
     pub route_settings: &'a [String],
     /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,

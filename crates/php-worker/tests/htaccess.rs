@@ -453,7 +453,7 @@ fn variables_of_the_request_are_read_and_set() {
         application.run(code).text(),
         "bool(true)\nbool(true)\n111changedchangedchanged changed1"
     );
-    // Nothing is left for the next request.
+    // The next request starts clean.
     let code = "var_dump(apache_getenv('A'), getenv('A'), apache_getenv('REMOTE_ADDR'));";
     assert_eq!(application.run(code).text(), "bool(false)\nbool(false)\nstring(9) \"127.0.0.1\"\n");
 }

@@ -28,7 +28,7 @@ fn a_request_has_its_own_input() {
 
 #[test]
 fn variables_of_the_server_are_those_of_the_request_whenever_a_script_first_uses_them() {
-    // Nothing in this script makes PHP fill the superglobal.
+    // The script does not name the superglobal, so PHP does not fill it.
     let script = Script::new(
         "while (frankenphp_handle_request(function () { eval(getenv('HTTP_CODE')); }));",
     );
@@ -49,7 +49,7 @@ fn workers_exclude_each_other_from_a_file_that_the_boot_has_opened() {
         "$log = fopen(sys_get_temp_dir() . '/howdah-' . getmypid() . '.log', 'a'); {LOOP}"
     ));
     let mut resident = script.start(2);
-    // One of them holds the lock for as long as there is a file, which the other one waits for.
+    // One request holds the lock as long as a file exists; the other one waits for the lock.
     let wait = |condition: &str| {
         format!(
             "for ($i = 0; {condition} && $i < 30000; $i++) {{ usleep(1000); clearstatcache(); }}"

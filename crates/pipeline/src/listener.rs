@@ -87,8 +87,8 @@ fn tcp(
     (AcceptedStream::Tcp(stream), info)
 }
 
-/// Returns the IPv4 address for an IPv6 address that stands for one: a socket for both families has
-/// such peers.
+/// Returns the IPv4 address for an IPv6 address that stands for one, as the peers of a socket for
+/// both families have.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),

@@ -70,7 +70,7 @@ impl Listings {
             Ok(Rendered { content_type, body }) => {
                 let response =
                     Response::new(200, Body::from(body)).with("Content-Type", content_type);
-                // Whatever a name contains, the browser runs nothing.
+                // The browser runs no script, even if a name contains one.
                 let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'";
                 if is_page { response.with("Content-Security-Policy", policy) } else { response }
             }

@@ -56,7 +56,7 @@ pub fn log(
             "the request body is longer than {} bytes (settings/http/max_body_size)",
             http.max_body_size
         ),
-        // Nothing that could be configured.
+        // Not a matter of the configuration.
         (499, _) => "the client closed the connection before the response".to_owned(),
         _ => return,
     };

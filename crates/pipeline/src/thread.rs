@@ -49,7 +49,7 @@ pub struct RouterThread {
     pub files: Files,
     /// Engines of sites with `.htaccess` files.
     pub engines: Engines,
-    /// Directories of such sites, watched for changes.
+    /// Directories of sites with `.htaccess` files, watched for changes.
     pub directories: Watched<KnownDirectives, Head>,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,

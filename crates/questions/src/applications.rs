@@ -96,7 +96,7 @@ pub struct WorkerStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OpcacheStatus {
-    /// It keeps scripts.
+    /// OPcache keeps scripts.
     pub enabled: bool,
     /// Its memory.
     pub memory: OpcacheMemory,

@@ -9,7 +9,7 @@ use crate::purge::Purge;
 /// caches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
-    /// Whether the router answers.
+    /// Asks whether the router answers.
     Ping,
     /// The content of `/status`.
     Status,

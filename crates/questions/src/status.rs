@@ -73,7 +73,7 @@ pub struct Modules {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Versions {
-    /// One version.
+    /// A single version.
     One(Module),
     /// None, or several versions.
     Several(Vec<Module>),
@@ -314,7 +314,7 @@ pub struct RefusedKey {
 pub struct ClusterStatus {
     /// Its address.
     pub server: String,
-    /// It answers in time.
+    /// The server answers in time.
     pub connected: bool,
     /// Requests that were counted for limits.
     pub requests: CountedRequests,

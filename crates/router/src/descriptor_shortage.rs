@@ -66,7 +66,7 @@ pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     }
 }
 
-/// Closes connections that wait for their clients, of clients with at least `least` such
+/// Closes connections that wait for their clients, of clients with at least `least` waiting
 /// connections. Returns true if there were any.
 pub async fn evict(thread: &Rc<RouterThread>, listener: &str, least: usize) -> bool {
     // Connections whose requests have come meanwhile take them first.

@@ -82,7 +82,7 @@ fn read_with(
         let part = Read::by_ref(&mut opened).take(PART).read_to_end(&mut bytes);
         match part.map_err(|error| named(&error))? {
             0 => break,
-            // It grows.
+            // The file grows.
             _ if bytes.len() as u64 > MAX_DATABASE => {
                 return Err(named(&TOO_LONG));
             }
@@ -148,7 +148,7 @@ fn renew(database: &GeoDatabase, refused: &mut Refused, log: &Log) {
         }
         Err(problem) => {
             refused.insert(file.clone(), found);
-            // One without an old content is a part that is out, which is logged as such.
+            // A database without former content is a part that is out, which is logged elsewhere.
             if database.stamp().is_some() {
                 let line = format_args!("{problem}; its old content stays in use");
                 log.write(Level::Alert, line);

@@ -19,7 +19,7 @@ use howdah_sys::log_rate::LogRate;
 /// Maximum number of lines of a site about clients in an [`INTERVAL`].
 const MAX_LINES: usize = 40;
 
-/// Maximum number of such lines about one client.
+/// Maximum number of these lines about one client.
 const MAX_LINES_OF_CLIENT: usize = MAX_LINES / 2;
 
 const INTERVAL: Duration = Duration::from_secs(1);

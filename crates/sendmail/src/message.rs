@@ -337,7 +337,7 @@ mod tests {
             prop_assert!(head.ends_with(b"\r\n\r\n"));
             let inner = &head[..head.len() - 4];
             prop_assert!(!inner.windows(4).any(|four| four == b"\r\n\r\n"), "it ends early");
-            // It reads back as the same fields, without the secret ones.
+            // The message reads back as the same fields, without the secret ones.
             let again = Message::parse(&head, false).unwrap();
             prop_assert_eq!(again.head(&MISSING), head.clone());
             prop_assert!(!again.has("bcc") && !again.has("resent-bcc"));

@@ -1,8 +1,8 @@
 //! Looks at the applications of the running document: whether those without a process could start,
 //! and whether those that run have their document roots.
 //!
-//! Carried out by a process of [`file_helpers`](crate::file_helpers), as a directory may be on a
-//! network drive that does not answer. Such an application is left out of the next looks for a
+//! A process of [`file_helpers`](crate::file_helpers) carries out the checks, as a directory may be
+//! on a network drive that does not answer. Its application is left out of the next looks for a
 //! while, so that the others are looked at.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Files of caches. The supervisor opens them, and the router gets the descriptor: no application
-//! can open such a file, also if its user is the one whose files the router reads.
+//! can open the file of a cache, even if its user is the one whose files the router reads.
 //!
 //! A file belongs to this process's user, and only that user can write to its directory. It is
 //! locked until the last process that has the descriptor ends: of the two servers of an upgrade,

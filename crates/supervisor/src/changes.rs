@@ -130,8 +130,8 @@ impl Changes {
         }
     }
 
-    /// Ends a change, which was committed and carried out, or has failed. Returns false if there is
-    /// no such change.
+    /// Ends a change, which was committed and carried out, or has failed. Returns false if the
+    /// change does not exist.
     pub(crate) fn end(&mut self, generation: u32) -> bool {
         let is_over =
             |found: &mut Candidate| found.next.generation == generation && !found.is_saving;

@@ -133,7 +133,7 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
 /// gets document roots that are left out. Returns false if nothing is left out.
 fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> bool {
     match key {
-        // Others may not enter the directories of the user that is missing.
+        // Other users may not enter the directories of the user that is missing.
         "user" if credentials::is_root() && spec.user.as_deref() != Some("root") => {
             spec.group = None;
             spec.user.replace("root".to_owned()).is_some()

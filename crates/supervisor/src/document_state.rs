@@ -1,4 +1,4 @@
-//! Whether the document that runs is the one at its source.
+//! Compares the document that runs with the one at its source.
 
 use howdah_sys::clock;
 

@@ -1,4 +1,4 @@
-//! One process that carries out tasks with files.
+//! A process that carries out tasks with files.
 
 use std::fs::File;
 use std::io;
@@ -35,9 +35,9 @@ pub(crate) struct Helper {
 
 /// A message of the process.
 pub(crate) enum Answer {
-    /// None has come.
+    /// No message has arrived.
     Nothing,
-    /// It begins with this file.
+    /// The helper begins with this file.
     Progress(String),
     /// A task has ended.
     Done(Result<Option<OwnedFd>, String>),
@@ -154,7 +154,7 @@ fn answer(socket: &OwnedFd, outcome: Result<Option<OwnedFd>, String>) -> io::Res
     let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     loop {
         match packet::send(socket, &message, &descriptors) {
-            // It is full of progress that the supervisor has not read.
+            // The pipe is full of progress that the supervisor has not read.
             Err(rustix::io::Errno::AGAIN) => {
                 let mut polled = [PollFd::new(socket, PollFlags::OUT)];
                 rustix::io::retry_on_intr(|| poll(&mut polled, None))?;

@@ -61,7 +61,7 @@ struct Waiting {
 
 struct Running {
     helper: Helper,
-    /// It has closed its copies of the server's sockets.
+    /// The helper has closed its copies of the server's sockets.
     has_begun: bool,
     state: State,
 }
@@ -175,7 +175,7 @@ impl FileHelpers {
                 continue;
             }
             let (file, group) = (errand.0.file().map(Path::to_owned), errand.0.group());
-            // It is of no use for the next task of its kind, which has to begin anew. One that
+            // The helper is useless for the next task of its kind, which begins anew. A helper that
             // looks at tables shows when their drive answers again.
             let is_killed = file.is_none() && group != Some(Group::Tables);
             if is_killed {

@@ -91,9 +91,9 @@ pub(crate) enum Task {
 /// Tasks of a kind that follow each other, and fail at once while one of them hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Those that write to the state directory.
+    /// Tasks that write to the state directory.
     State,
-    /// Those that look at files with tables.
+    /// Tasks that look at files with tables.
     Tables,
 }
 

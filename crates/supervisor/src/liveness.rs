@@ -1,5 +1,5 @@
-//! Whether a process of the server answers: from its answers to pings, and from the activity of its
-//! threads meanwhile.
+//! Determines whether a process of the server answers: from its answers to pings, and from the
+//! activity of its threads meanwhile.
 //!
 //! A process that has got no processor, or that was suspended with the machine, has not failed.
 //! Time counts against it only if it could have answered:

@@ -22,7 +22,7 @@ pub type ReloadDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
 
 /// Reads the tables of documents that are in files, and files that could not be used.
 pub struct TableFiles {
-    /// Returns true if a document may have such files. Reads no file.
+    /// Returns true if a document may have files with tables. Reads no file.
     pub has_tables: fn(&[u8]) -> bool,
     /// Returns true if a document may have been read without files that could not be used. Reads no
     /// file.
@@ -93,7 +93,7 @@ pub struct Options {
     pub strict: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
-    /// Those that do not run.
+    /// Programs that do not run.
     pub unusable_php: Vec<UnusableProgram>,
     /// Listening sockets that were passed to this process. A listener takes the socket that has its
     /// address or its name.

@@ -25,8 +25,8 @@ pub enum Owner {
 }
 
 /// Returns the name of a listener's socket at the service manager: the address with `=` for each
-/// colon, which such a name cannot have (sd_pid_notify_with_fds(3)). `None` if the address has
-/// other characters that it cannot have, or is too long.
+/// colon, as names cannot contain colons (sd_pid_notify_with_fds(3)). `None` if the address has
+/// other characters that names cannot contain, or is too long.
 pub(crate) fn name_of(address: &str) -> Option<String> {
     let can = address.len() <= 255 && address.bytes().all(|b| matches!(b, b' '..=b'~'));
     can.then(|| address.replace(':', "="))

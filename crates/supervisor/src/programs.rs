@@ -1,9 +1,9 @@
 //! Programs that change DNS records, to prove control of names (ACME, DNS-01).
 //!
-//! They run as the user that started the server, because they need access to the DNS. The router
-//! chooses one that the configuration names. Only root and this user may be able to change the
-//! program, its arguments are a keyword, a DNS name and a text in base64url, and its run time is
-//! limited.
+//! The programs run as the user that started the server, because they need access to the DNS. The
+//! router chooses one that the configuration names. Only root and this user may be able to change
+//! the program, its arguments are a keyword, a DNS name and a text in base64url, and its run time
+//! is limited.
 
 use std::collections::HashMap;
 use std::fs;

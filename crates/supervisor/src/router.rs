@@ -27,7 +27,7 @@ pub(crate) struct Router {
     pub(crate) certificates: BTreeSet<String>,
     /// Messages that wait until the socket has room.
     pub(crate) outbox: RefCell<Outbox>,
-    /// It has reported that it serves.
+    /// The router has reported that it serves.
     pub(crate) serves: bool,
 }
 

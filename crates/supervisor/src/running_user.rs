@@ -87,7 +87,7 @@ impl RunningUser {
                 (problem, true)
             }
             Ok(user) => (self.other_groups(&user)?, true),
-            // It may be as it was.
+            // The user may be unchanged.
             Err(Unknown::Unanswered(_)) => return None,
             Err(Unknown::Group(group)) => {
                 let problem = format!(

@@ -190,7 +190,7 @@ impl Sockets {
     ) -> Option<Result<Listening, String>> {
         let claimed = self.unclaimed.take(address)?;
         if let Some(path) = file_of(address) {
-            // Nobody can connect to a socket whose file is gone.
+            // A socket whose file is gone cannot be connected to.
             let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
             let Ok(Some(file_mode)) = file_mode else {
                 self.release(&[claimed]);

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The number changes only if a program that knows the former number could not use the directory,
-//! or would damage it. Such a program refuses it before it reads or writes anything else. A
-//! directory without the file is of format 1. The second line is for messages.
+//! or would damage it. That program refuses the directory before it reads or writes anything else.
+//! A directory without the file is of format 1. The second line is for messages.
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! A zygote: a process that has started PHP once, and forks the prototypes of several applications.
 //!
-//! It is the program `howdah-php`, with the server's own user and the right to become the users of
-//! applications. It runs no script. A prototype that it has forked is a child of the supervisor, as
-//! one that was executed, and goes on if the zygote ends.
+//! The zygote is the program `howdah-php`, with the server's own user and the right to become the
+//! users of applications. It runs no script. A prototype that it has forked is a child of the
+//! supervisor, as an executed one is, and continues if the zygote ends.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ pub(crate) struct Zygote {
 /// A report of a zygote.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// Nothing yet.
+    /// No message yet.
     Empty,
     /// PHP is loaded.
     Ready,
@@ -260,7 +260,7 @@ mod tests {
     fn the_supervisor_does_not_wait_for_a_zygote_that_is_gone_or_silent() {
         let (mut zygote, mut process, replying) = silent();
         let null = File::open("/dev/null").unwrap();
-        // Nobody has the other end of the requests.
+        // The other end of the requests is closed.
         let result = zygote.fork([null.as_fd(); 3]);
         assert!(matches!(result, Err(ForkFailure::Broken(_))), "{result:?}");
         assert!(

@@ -152,8 +152,8 @@ pub fn keep_rights_to_change_user(own: Option<u32>) -> io::Result<()> {
 }
 
 /// Returns a user id for the server alone: that of the user `howdah` if it exists, otherwise the
-/// highest id below 65534 that no user of the system has. `None` if this process cannot assume such
-/// an id (a user namespace that maps few ids).
+/// highest id below 65534 that no user of the system has. `None` if this process cannot assume this
+/// id (a user namespace that maps few ids).
 pub fn private_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_mapped = |id: u32| {

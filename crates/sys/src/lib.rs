@@ -2,7 +2,7 @@
 //! `unsafe` states the reason why it is sound.
 //!
 //! - [`shm`]: memory shared between processes; [`shared_copy`]: copies from and to it.
-//! - [`futex`]: waiting on a word of such memory.
+//! - [`futex`]: waiting on a word of shared memory.
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`pipe`]: messages from untrusted processes.
 //! - [`process`]: fork, exec, wait, and the rights of a new process.

@@ -41,7 +41,8 @@ pub struct Log {
     file: RwLock<OwnedFd>,
     /// Its name in messages: the path of a file, `stderr` or `journald`.
     name: String,
-    /// Lines that could not be written. Held while such a line or one after it is written.
+    /// Lines that could not be written. The lock is held while one of these lines, or one after
+    /// them, is written.
     unwritten: Mutex<Unwritten>,
     /// `unwritten` has lines; avoids the lock.
     is_failing: AtomicBool,
@@ -201,7 +202,7 @@ impl Log {
     }
 
     /// Writes a record about a request of a site, shortened, and counts it against `rate`, or
-    /// leaves it out: clients cause such records as often as they like.
+    /// leaves it out: clients can cause these records at any rate.
     pub fn write_about(
         &self,
         rate: &LogRate,

@@ -45,16 +45,16 @@ pub struct LogRate {
     left_out: AtomicU64,
 }
 
-/// Whether a record is written.
+/// Decision about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It is.
+    /// The record is written.
     Open,
-    /// It is again, and this many were left out.
+    /// The record is written again, and this many were left out.
     Opened(u64),
-    /// It is the first that is left out.
+    /// The record is the first that is left out.
     Closed,
-    /// It is left out.
+    /// The record is left out.
     LeftOut,
 }
 

@@ -41,7 +41,7 @@ pub fn return_large_blocks() {
 }
 
 /// Releases the pages of anonymous shared memory that contain only zeros, as OPcache's empty tables
-/// do. Such a page reads as zeros and takes memory again once it is written to.
+/// do. A released page reads as zeros and takes memory again once it is written to.
 ///
 /// No other process may have the memory, and no other thread may exist.
 pub fn release_zero_pages() {

@@ -92,7 +92,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
 pub fn receive_next(socket: impl AsFd, limit: usize) -> io::Result<(Received, Vec<u8>)> {
     let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
     let length = match retry_on_intr(|| recv(&socket, &mut [0; 0][..], flags)) {
-        // One that comes only now must not be received into an empty buffer.
+        // A packet that arrives only now must not be received into an empty buffer.
         Err(Errno::AGAIN) => return Ok((Received::Empty, Vec::new())),
         Err(Errno::CONNRESET) => return Ok((Received::Closed, Vec::new())),
         found => found?.1,

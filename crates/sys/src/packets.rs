@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use crate::packet::{self, MAX_PACKET, Received};
 use crate::reactor;
 
-/// One end of a packet socket, registered with the thread's runtime.
+/// An end of a packet socket, registered with the thread's runtime.
 #[derive(Debug)]
 pub struct Packets(AsyncFd<OwnedFd>);
 

@@ -166,8 +166,8 @@ pub fn id_within(pid: u32) -> Option<u32> {
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// Returns the parent of a process, even of one that has ended and is not reaped. `None` if there
-/// is no such process, or /proc does not show it.
+/// Returns the parent of a process, even of one that has ended and is not reaped. `None` if the
+/// process does not exist, or /proc does not show it.
 pub fn parent_of(pid: u32) -> Option<u32> {
     Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.1)
 }

@@ -1,4 +1,4 @@
-//! How long a process may compute before others have their turn.
+//! Time for which a process may compute before others have their turn.
 
 use std::io;
 use std::time::Duration;

@@ -16,7 +16,7 @@ pub enum Group {
 pub struct Groups {
     pub(crate) count: usize,
     pub(crate) names: Vec<String>,
-    /// They are those of a pattern of a `map`, for the value that it has.
+    /// The groups belong to a pattern of a `map`, for the value of the map.
     pub(crate) is_of_map: bool,
     is_used: Cell<bool>,
 }

@@ -36,7 +36,7 @@ pub enum Subject {
     Uri,
 }
 
-/// One pattern.
+/// A pattern.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     negative: bool,
@@ -172,7 +172,7 @@ impl Patterns {
     }
 
     /// Returns texts, one of which accepted bytes must have: keys for an index of many lists.
-    /// `None` if there are no such texts or case is ignored.
+    /// `None` if there are none or case is ignored.
     pub fn required_texts(&self) -> Option<RequiredTexts<'_>> {
         let collect = |texts: fn(&Test) -> Vec<&[u8]>| {
             let mut all = Vec::new();

@@ -37,7 +37,7 @@ impl Date {
         let (days, second) = (seconds / 86_400, seconds % 86_400);
         // Years that begin in March end with the leap day, so that months have the same number of
         // days in each of them; 400 years have 146,097 days. The first of January of the year 0 is
-        // 60 days before such a year.
+        // 60 days before a March year.
         let shifted = days + 146_097 - 60;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

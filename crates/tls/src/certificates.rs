@@ -191,7 +191,7 @@ impl Table {
     /// Returns the same table with the certificates of `earlier` in place of those that are out.
     fn with_earlier(&self, earlier: &Table) -> Self {
         let mut table = Table::default();
-        // Those come last: the first one stays the one for clients that name none.
+        // Unusable certificates come last: the first one stays the one for clients that name none.
         for (certificate, key) in self.sources.iter().zip(&self.all) {
             table.add(certificate, Ok(Arc::clone(key)), None);
         }

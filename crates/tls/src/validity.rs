@@ -16,11 +16,11 @@ pub struct Validity {
 /// Why a certificate must be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untimely {
-    /// It is not valid yet.
+    /// The certificate is not valid yet.
     NotYet,
-    /// It expires soon, and its renewal is overdue.
+    /// The certificate expires soon, and its renewal is overdue.
     Soon,
-    /// It has expired.
+    /// The certificate has expired.
     Expired,
 }
 

@@ -138,8 +138,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client sends as method: nothing that is still arriving is sent twice, and
-        /// without settings no body is.
+        /// For any method of a client, a request that is still arriving is sent once, and, without
+        /// settings, a body is.
         #[test]
         fn no_method_makes_a_body_repeatable(method in proptest::collection::vec(any::<u8>(), 0..12)) {
             let usual = Retry::default();

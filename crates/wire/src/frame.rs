@@ -97,7 +97,7 @@ impl<'a> Head<'a> {
 
     /// Returns the name and the value of a line that is no field: a variable that the script has
     /// set for the server (`apache_setenv`). Both may hold any byte; the name has no `=`. No valid
-    /// field has such a name.
+    /// field has a name like that.
     pub fn variable(line: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let pair = line.strip_prefix(b"\x01env:")?;
         let end = pair.iter().position(|b| *b == b'=')?;
@@ -116,7 +116,7 @@ impl<'a> Head<'a> {
 pub struct Purge<'a> {
     /// All of them, also those without one of the tags.
     pub is_all: bool,
-    /// They become stale instead of being removed.
+    /// The entries become stale instead of being removed.
     pub is_soft: bool,
     /// Tags, with a line feed between two of them.
     pub tags: &'a [u8],
@@ -152,9 +152,9 @@ impl<'a> Purge<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Retirement {
-    /// It has served the permitted number of requests.
+    /// The worker has served the permitted number of requests.
     Requests = 1,
-    /// It uses more private memory than permitted.
+    /// The worker uses more private memory than permitted.
     Memory = 2,
     /// PHP or the connection to the router cannot go on.
     Broken = 3,
@@ -259,7 +259,7 @@ pub struct RequestUsage {
 /// State of OPcache, with the figures of `opcache_get_status()`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpcacheUsage {
-    /// It keeps scripts.
+    /// OPcache keeps scripts.
     pub is_enabled: bool,
     /// Memory in use, in bytes.
     pub used: u64,

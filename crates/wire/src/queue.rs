@@ -313,8 +313,9 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Calls all sleeping workers; the caller wakes all that wait on [`Region::wake_word`]. Returns
     /// the words with a bit for each worker that slept, in the order of their numbers.
     ///
-    /// None counts as asleep from now on: a worker that does not wake is not called again, and
-    /// others are. One that wakes looks for requests after this call, and announces its next sleep.
+    /// No worker counts as asleep from now on: a worker that does not wake is not called again, and
+    /// others are. A worker that wakes looks for requests after this call, and announces its next
+    /// sleep.
     pub fn call_all(&self) -> Vec<u64> {
         let slept = self.sleepers().iter().map(|sleepers| sleepers.swap(0, SeqCst)).collect();
         self.calling().store(0, SeqCst);

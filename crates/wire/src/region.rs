@@ -221,7 +221,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         u64::from(self.geometry.slots) * 2
     }
 
-    /// Returns the sleeping flag of a router thread; `None` if there is no such thread.
+    /// Returns the sleeping flag of a router thread; `None` if the thread does not exist.
     pub(crate) fn sleeping(&self, thread: u64) -> Option<&AtomicU64> {
         (thread < u64::from(self.geometry.threads))
             .then(|| self.word(self.layout.threads + self.layout.thread_words * thread as usize))
@@ -236,7 +236,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         Some(&self.memory.as_ref()[start..start + (self.geometry.slots as usize).div_ceil(64)])
     }
 
-    /// Returns the control words of a slot; `None` if there is no such slot.
+    /// Returns the control words of a slot; `None` if the slot does not exist.
     pub fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
         if slot >= self.geometry.slots {
             return None;

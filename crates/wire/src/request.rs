@@ -90,8 +90,8 @@ impl Params {
     }
 
     /// Adds a parameter. A NUL in the value ends it for PHP as for any CGI program; callers must
-    /// refuse or drop such values. A parameter whose name is reserved is dropped, so names may come
-    /// from files of a site.
+    /// refuse or drop values with one. A parameter whose name is reserved is dropped, so names may
+    /// come from files of a site.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.push_with(name, value.len(), |out| out.extend_from_slice(value));
     }

@@ -22,14 +22,15 @@ const AWAKE: u64 = 0;
 const SLEEPS: u64 = 1;
 const SLEEPS_BRIEFLY: u64 = 2;
 
-/// Whether a router thread must be woken for a response.
+/// Result of a write: tells whether a router thread must be woken for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// It is awake.
+    /// The thread is awake.
     NotNeeded,
-    /// It sleeps, and its eventfd must be written.
+    /// The thread sleeps, and its eventfd must be written.
     Needed,
-    /// It sleeps for a moment: its eventfd may be written later, together with other responses.
+    /// The thread sleeps for a moment: its eventfd may be written later, together with other
+    /// responses.
     MayWait,
 }
 

@@ -31,7 +31,7 @@ impl SmallDisk {
 
     /// Writes a file that leaves no room.
     pub fn fill(&self) {
-        // One page after the other: the last one is the rest.
+        // Page by page: the last one is the rest.
         let mut file = fs::File::create(self.0.join("fill")).unwrap();
         while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
     }

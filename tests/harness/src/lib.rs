@@ -323,8 +323,8 @@ pub fn free_address() -> SocketAddr {
     free_listener().local_addr().unwrap()
 }
 
-/// Listens on such an address. Unlike a later bind, this cannot meet a socket that has been bound
-/// to the port on all addresses meanwhile.
+/// Listens on a free address. Unlike a later bind, this cannot meet a socket that has been bound to
+/// the port on all addresses meanwhile.
 pub fn free_listener() -> TcpListener {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
@@ -333,7 +333,7 @@ pub fn free_listener() -> TcpListener {
         let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Ordering::Relaxed));
         let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        // A process has more tests than such hosts.
+        // A process has more tests than the loopback network has hosts for them.
         if GIVEN.lock().unwrap().insert(address) {
             return listener;
         }

@@ -1,9 +1,9 @@
 //! Parts of a site that zero configuration closes: directories in which no script runs, and files
 //! that are not sent.
 //!
-//! Applications ship such rules as `.htaccess` files, which may be missing or not read. The same
-//! parts are closed here: directories for uploads, and data and sources with ordinary names. Only
-//! the applications of [`APPLICATIONS`] are recognised.
+//! Applications ship rules of this kind in `.htaccess` files, which may be missing or not read. The
+//! same parts are closed here: directories for uploads, and data and sources with ordinary names.
+//! Only the applications of [`APPLICATIONS`] are recognised.
 
 use std::path::Path;
 

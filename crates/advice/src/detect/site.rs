@@ -110,7 +110,7 @@ impl Site {
             let index = action.as_object_mut().and_then(|members| members.remove("index"));
             action["htaccess"] = json!({"index": index, "options": OPTIONS});
             self.closed_paths.add_to_htaccess(&mut action["htaccess"]);
-            // Applications that write such files do so only under Apache.
+            // Applications that write `.htaccess` files do so only under Apache.
             application["server_software"] =
                 json!(concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)"));
         }
@@ -186,7 +186,7 @@ impl Site {
 /// `.htaccess` file says so.
 const OPTIONS: &str = "FollowSymLinks";
 
-/// Returns the step that refuses names that begin with a dot. Apache sends such files: `.env`,
+/// Returns the step that refuses names that begin with a dot. Apache sends these files:`.env`,
 /// `.git/config`.
 fn hidden_names() -> Value {
     json!({"match": {"uri": [r"~/\.", "!/.well-known/*"]}, "action": {"return": 404}})

@@ -168,7 +168,8 @@ impl Disk {
         (objects, used)
     }
 
-    /// Has a response written, in place of an older one. Returns the objects to [`Disk::erase`].
+    /// Queues a response for writing; it replaces the older one. Returns the objects to
+    /// [`Disk::erase`].
     pub fn put(&self, key: &[u8], owner: &Arc<Owner>, entry: &Arc<Entry>) -> Vec<Arc<Object>> {
         let (hash, variant) = (hash_of_key(key), variant_of(entry));
         let mut state = self.state();

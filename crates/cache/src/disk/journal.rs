@@ -182,7 +182,7 @@ pub fn half(generation: u64, groups: Vec<Vec<Record>>, size: usize) -> (Vec<u8>,
         }
     }
     if out.len() + PAGE as usize > size {
-        // So many applications that not even their floors fit: everything is purged.
+        // There are so many applications that not even their floors fit: everything is purged.
         out.truncate(HEADER);
         frame(&Record { group: None, effect: Effect::Floor(u64::MAX >> 1) }, generation, &mut out);
     }

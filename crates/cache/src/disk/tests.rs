@@ -134,7 +134,7 @@ fn pages_that_only_the_disk_has_are_shown_too() {
         assert_eq!(found.entries.len(), 1, "{number}");
         assert!(!found.partial && found.entries[0].bytes >= 50_000);
     }
-    // Nothing was read into memory for that, and purged responses are not shown.
+    // Purged responses are not shown, and the list is made without a read from the disk.
     assert_eq!(store.disk().unwrap().reads.load(Relaxed), 0);
     store.purge(&Purge::Host(b"example.org".to_vec()), false, NOW);
     assert_eq!(store.top(100, NOW).len(), 0);

@@ -13,7 +13,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 /// The last problem.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// It cannot be opened, for this reason.
+    /// Reason why the file cannot be opened.
     opening: Option<String>,
     /// The last write that has failed.
     write: Option<Failure>,

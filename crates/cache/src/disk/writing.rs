@@ -81,7 +81,7 @@ fn run(store: &Weak<dyn Front>, space: &Arc<Space>, jobs: &Receiver<Job>) {
                 }
             }
             Job::Close(done) => {
-                // Nothing is written afterwards. A file that has failed stays worthless.
+                // The store writes no more. A file that has failed stays worthless.
                 if !disk.has_failed.swap(true, Relaxed) {
                     let synced = space.file.sync_data();
                     let _ = synced

@@ -1,7 +1,8 @@
 //! The content of a response in the file, and its way to a client.
 //!
-//! It is copied rather than sent with `sendfile`: the kernel would send the pages of the file, and
-//! the content in the buffer of a slow connection would change when their chunks are written again.
+//! The content is copied rather than sent with `sendfile`: the kernel would send the pages of the
+//! file, and the content in the buffer of a slow connection would change when their chunks are
+//! written again.
 
 use std::future::Future;
 use std::io;

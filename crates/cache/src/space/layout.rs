@@ -69,7 +69,7 @@ pub struct Header {
     pub size: u64,
     /// The boot of the machine in which it was last written to.
     pub boot: u64,
-    /// It was closed, and everything is on the disk: another boot may use it.
+    /// The file was closed, and its whole content is on the disk: another boot may use it.
     pub is_closed: bool,
 }
 

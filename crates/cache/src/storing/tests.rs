@@ -66,7 +66,7 @@ fn a_response_without_a_lifetime_is_not_stored() {
     assert_eq!(refusal(&[], 200, &[]), Some(Refusal::NoLifetime));
     assert_eq!(refusal(&[], 200, &[("Cache-Control", "max-age=0")]), Some(Refusal::NoLifetime));
     assert_eq!(refusal(&[], 200, &[("ETag", "\"a\"")]), Some(Refusal::NoLifetime));
-    // It can be validated.
+    // This response can be validated.
     let stale = [("Cache-Control", "max-age=0"), ("ETag", "\"a\"")];
     assert_eq!(refusal(&[], 200, &stale), None);
     assert_eq!(refusal(&[], 200, &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")]), None);

@@ -260,7 +260,8 @@ impl SyslogServer {
 }
 
 impl SyslogProtocol {
-    /// Returns the form that such a server expects: those of a unix socket, that of the C library.
+    /// Returns the default format of a server: RFC 5424 for UDP, that of the C library (RFC 3164)
+    /// for a unix socket.
     fn default_of(server: &SyslogServer) -> SyslogProtocol {
         match server {
             SyslogServer::Udp(_) => SyslogProtocol::Rfc5424,

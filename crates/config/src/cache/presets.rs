@@ -9,8 +9,8 @@ pub(super) const NAMES: [&str; 5] = ["drupal", "laravel", "mediawiki", "symfony"
 pub(super) fn document(name: &str) -> Option<Value> {
     Some(match name {
         "wordpress" => wordpress(),
-        // It states lifetimes itself if its settings say that there is a cache ($wgUseCdn), varies
-        // them by cookies, and purges pages from the machine that it runs on.
+        // MediaWiki states lifetimes itself if its settings say that there is a cache ($wgUseCdn),
+        // varies them by cookies, and purges pages from the machine that it runs on.
         "mediawiki" => json!({
             "ignore": "request-cache-control",
             "heuristic": false,
@@ -27,7 +27,7 @@ pub(super) fn document(name: &str) -> Option<Value> {
             ],
             "purge": ["127.0.0.1", "::1"]
         }),
-        // It states lifetimes itself (Performance settings), and names its tags.
+        // Drupal states lifetimes itself (Performance settings), and names its tags.
         "drupal" => json!({
             "ignore": "request-cache-control",
             "heuristic": false,
@@ -44,7 +44,7 @@ pub(super) fn document(name: &str) -> Option<Value> {
                 ] }
             ]
         }),
-        // Both state lifetimes themselves.
+        // Both frameworks state lifetimes themselves.
         "symfony" => json!({
             "ignore": "request-cache-control",
             "heuristic": false,

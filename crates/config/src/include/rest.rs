@@ -54,7 +54,8 @@ fn rest(document: &Value, files: &BTreeSet<&str>) -> Option<Value> {
     without(document, &mut Vec::new(), false, &owners)
 }
 
-/// Returns a value without the parts that the files own. `is_owned`: the value is in such a part.
+/// Returns a value without the parts that the files own. `is_owned`: the value is in a part that a
+/// file owns.
 fn without(
     value: Value,
     path: &mut Vec<String>,

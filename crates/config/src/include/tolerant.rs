@@ -5,7 +5,7 @@
 //! passed to a name that only the file would have defined are answered with 503 (see
 //! [`Definitions`](crate::definitions::Definitions)).
 //!
-//! A mistake in the document itself, and one that only a definition in such a file would mend (a
+//! A mistake in the document itself, and a missing definition of a file that cannot be used (a
 //! limit, a variable), is a mistake of the document: served without it, requests would pass that it
 //! must stop.
 
@@ -53,9 +53,9 @@ impl Reading<'_> {
 }
 
 /// Reads a document with its files, without those that cannot be used. `former` is the document
-/// that was read before, whose parts take the place of such files; `now` is the time in seconds
-/// since 1970. `check` returns the mistakes of a document.
-/// `None` if it has no `include`, or is no JSON.
+/// that was read before, whose parts replace the files that cannot be used; `now` is the time in
+/// seconds since 1970. `check` returns the mistakes of a document. `None` if it has no `include`,
+/// or is no JSON.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub fn expand_leaving_out(
 ///
 /// # Errors
 ///
-/// Those of [`expand_leaving_out`].
+/// The errors of [`expand_leaving_out`].
 pub fn expand_holding(
     text: &[u8],
     file: &Path,

@@ -1,7 +1,7 @@
 //! The example document: every key has a value in it.
 //!
-//! It is written by hand, as its parts must be valid together. A new key gets a value in the first
-//! object that may have it; a key that is gone is taken out.
+//! The example is written by hand, as its parts must be valid together. A new key gets a value in
+//! the first object that may have it; a key that is gone is taken out.
 
 use std::fmt::Write;
 

@@ -188,7 +188,7 @@ impl Kernel {
 
     fn end(&self, watch: i32) {
         if let Some(descriptor) = &self.descriptor {
-            // It fails if the watched file is gone.
+            // The call fails if the watched file is gone.
             let _ = inotify::remove_watch(descriptor, watch);
         }
     }

@@ -49,7 +49,7 @@ impl Site {
         self.at("sites/current")
     }
 
-    /// Has a report of a change forget everything below the root.
+    /// Reports a change, which drops everything below the root.
     fn root_is_forgotten(&self) {
         let root = self.root().canonicalize().unwrap();
         fs::rename(&root, root.with_extension("away")).unwrap();
@@ -261,7 +261,7 @@ fn directories_that_cannot_be_watched_count_as_well_and_take_no_room_of_others()
     };
     assert_eq!(ask_other(), WatchedEntry::Missing);
     let few = count();
-    // Nothing on this device is watched.
+    // No directory of this device is watched.
     let device = fs::metadata(site.root()).unwrap().dev();
     let mut largest = 0;
     for number in 0..MAX_WATCHES * 5 / 4 {

@@ -63,9 +63,8 @@ pub trait BodyStream {
     /// Returns the number of bytes that remain, if known.
     fn len(&self) -> Option<u64>;
 
-    /// Returns true if the producer has reported a failure with the end of the body. Such a body is
-    /// sent, as it always was, but it must not be kept for other requests. Known once the end was
-    /// returned.
+    /// Returns true if the producer has reported a failure with the end of the body. A cut body is
+    /// sent, but it must not be kept for other requests. Known once the end was returned.
     fn is_cut(&self) -> bool {
         false
     }

@@ -114,8 +114,8 @@ impl Spilled {
 }
 
 impl Drop for Spilled {
-    /// Has a large file closed by a helper thread: the kernel takes 0.1 s to give back the space of
-    /// a gigabyte.
+    /// Lets a helper thread close a large file: the kernel takes 0.1 s to free the space of a
+    /// gigabyte.
     fn drop(&mut self) {
         if self.space() >= SLOW_CLOSE_SIZE
             && let Ok(runtime) = Handle::try_current()
@@ -130,7 +130,7 @@ impl Drop for Spilled {
     }
 }
 
-/// How much of the beginning of a file was read, and how much of its space was given back.
+/// Numbers of bytes at the beginning of a file that were read, and whose space was given back.
 #[derive(Debug, Default)]
 struct Freeing(Mutex<Progress>);
 

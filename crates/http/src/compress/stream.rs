@@ -60,7 +60,7 @@ impl Compressed {
         }
         let mut bytes = match ready!(self.source.poll(cx))? {
             Some(bytes) => bytes,
-            // So that the client does not take the part that was sent for the whole.
+            // The failure tells the client that the part that was sent is not the whole.
             None if self.left.is_some() => {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }

@@ -92,8 +92,8 @@ pub struct Selection<T> {
 /// closed.
 const INCOMPLETE_WEIGHT: usize = 8;
 
-/// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if there
-/// is no such client. Takes time in proportion to the number of candidates.
+/// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if no
+/// client has as many. Takes time in proportion to the number of candidates.
 pub fn choose<T>(
     candidates: Vec<Candidate<T>>,
     count: usize,

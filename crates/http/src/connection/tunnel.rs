@@ -72,7 +72,7 @@ pub enum CloseReason {
     IdleOrShutdown,
 }
 
-/// One direction of a tunnel.
+/// A direction of a tunnel.
 #[derive(Default)]
 struct Direction {
     /// Bytes received and not sent yet.

@@ -12,7 +12,7 @@
 //! smuggling.
 //!
 //! Unless [`Limits::strict`] is set, a request needs no host, its host may have any characters, and
-//! its target may have spaces and a fragment. Such a request is made valid here: spaces are
+//! its target may have spaces and a fragment. A lenient request is made valid here: spaces are
 //! encoded, the fragment is cut off, the host is percent-encoded. So scripts and upstream servers
 //! read the same target and host as the routes.
 //!

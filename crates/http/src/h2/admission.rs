@@ -15,7 +15,7 @@ pub(super) struct StreamMemory {
     charge: RefCell<Option<Charge>>,
     /// There was none for an owner.
     is_refused: Cell<bool>,
-    /// One of the first of its connection, of which each connection may have a few.
+    /// The request is one of the first of its connection; each connection may have a few.
     is_first: bool,
 }
 

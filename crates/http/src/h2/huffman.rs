@@ -20,7 +20,7 @@ const LENGTHS: [u8; 256] = [
 /// Length of the longest code in bits.
 const MAX_CODE_BITS: usize = 30;
 
-/// Codes of up to this many bits are found with one table look-up; nearly all text has only such
+/// Codes of up to this many bits are found with one table look-up; nearly all text has only short
 /// codes.
 const SHORT: u32 = 8;
 
@@ -91,7 +91,7 @@ impl Huffman {
             let (byte, length) =
                 CODES.short[usize::from((self.bits >> (self.count - SHORT)) as u8)];
             if length == 0 {
-                // It ends within this byte, so no other code can follow.
+                // The code ends within this byte, so no other code can follow.
                 return self.long(take);
             }
             take(byte);

@@ -72,7 +72,7 @@ pub(super) async fn send(
     };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
-        // So that the client does not take the part that was sent for the whole.
+        // The reset tells the client that the part that was sent is not the whole.
         sender.stream.send_reset(Reason::INTERNAL_ERROR);
     }
     (sender.sent, result)
@@ -138,7 +138,7 @@ struct Sender<'r> {
     request: Option<&'r Request>,
     /// The memory of the piece that is being sent, while the client does not take it.
     charge: Option<Charge>,
-    /// It counts elsewhere.
+    /// The body is counted elsewhere.
     is_counted: bool,
 }
 

@@ -7,7 +7,8 @@ use crate::limits::Limits;
 /// Maximum number of requests of one connection that are answered at the same time.
 pub(super) const MAX_STREAMS: u32 = 100;
 
-/// Number of requests of one connection that are answered whatever memory other clients take.
+/// Number of requests of one connection that are answered regardless of the memory of other
+/// clients.
 pub(super) const FREE_STREAMS: usize = 4;
 
 /// Memory of a request in bytes: its state, its head, and the bytes of each response that are not

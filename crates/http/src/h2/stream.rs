@@ -147,8 +147,8 @@ impl<H: Handler> Answer<H> {
         let feed = response.take_feed();
         let facts = Facts { request: Some(&request), carrier: Some(&carrier), ..Facts::default() };
         if self.shared.flaws.has(stream, MalformedRequest::PseudoInTrailer) {
-            // A malformed request is a stream error, whatever the handler's response is (RFC 9113,
-            // 8.1.1).
+            // A malformed request is a stream error, regardless of the handler's response (RFC
+            // 9113, 8.1.1).
             respond.send_reset(Reason::PROTOCOL_ERROR);
             let (fields, added) = (&response.fields, ConnectionFields::default());
             return self.report(&facts, 400, fields, added, 0, SendOutcome::ClientGone);

@@ -12,7 +12,8 @@ use howdah_text::percent;
 /// The host of an empty authority is empty. User information, percent signs, bytes outside ASCII
 /// and empty labels within a name are refused, since programs read them in different ways. Unless
 /// `strict` is set, a host that Unit accepts is accepted as well, except bytes that could change
-/// the meaning of a file name or end a line. [`to_valid_authority`] makes such an authority valid.
+/// the meaning of a file name or end a line. [`to_valid_authority`] makes an accepted authority
+/// valid.
 pub fn host(authority: &[u8], strict: bool) -> Option<Range<usize>> {
     if authority.is_empty() {
         return Some(0..0);

@@ -2,8 +2,8 @@
 
 use super::target::TargetError;
 
-/// A reason to refuse a head. The connection is closed after the response, since the bytes after
-/// such a head cannot be trusted to be a request.
+/// A reason to refuse a head. The connection is closed after the response, since the bytes after a
+/// refused head may not be a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Method CONNECT.

@@ -375,7 +375,7 @@ fn what_is_inserted_before_tls_begins_is_no_reply() {
 fn without_a_server_many_messages_fail_at_once_with_advice() {
     run_local(async {
         let peer = Peer::start(Vec::new(), LONG);
-        // Nothing listens at this port any more.
+        // The port is closed by then.
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         for _ in 0..20 {
             let mut program = peer.submit(1, &route(port), None);

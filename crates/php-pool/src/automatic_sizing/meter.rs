@@ -180,7 +180,7 @@ impl Meter {
     ) {
         self.learn_waiting(usages, machine_state.idle, activity, now);
         (self.machine_state, self.base) = (machine_state, base);
-        // A script cannot allocate more than the whole memory, whatever its limit.
+        // A script cannot allocate more than the whole memory, regardless of its limit.
         self.limit = memory_limit.unwrap_or(USUAL_LIMIT).min(machine_state.total).max(1 << 20);
         let all = |value: fn(&Usage) -> u64| -> u64 {
             let sum = usages.iter().fold(0u64, |sum, usage| sum.saturating_add(value(usage)));

@@ -28,10 +28,10 @@ const CONTENTION_TIME: Duration = Duration::from_secs(2);
 /// follow each other.
 pub(super) const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Whether memory is short.
+/// State of the machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shortage {
-    /// It is not.
+    /// There is enough memory.
     #[default]
     None,
     /// Less than a sixteenth of the memory is available, or less than an eighth if processes wait

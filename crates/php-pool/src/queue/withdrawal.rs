@@ -97,7 +97,7 @@ mod tests {
         key
     }
 
-    /// Either a worker runs a request, or it is withdrawn, whatever comes first.
+    /// Either a worker runs a request, or it is withdrawn: the first event decides.
     #[test]
     fn a_request_is_not_both_taken_and_withdrawn() {
         let queue = Queue::new(10, false, None);

@@ -160,7 +160,7 @@ fn of_an_overloaded_flow_those_that_wait_too_long_are_given_up() {
     assert_eq!(list.next(140), Some(at(1)));
     assert_eq!(list.give_up(150, is(2)), Some(at(2)));
     assert_eq!((list.give_up(150, is(2)), list.len()), (None, 7));
-    // Others of the same flow that are younger go on.
+    // Younger requests of the same flow go on.
     list.push(at(120));
     assert_eq!(list.give_up(155, is(120)), None);
     // Without patience nothing is given up.

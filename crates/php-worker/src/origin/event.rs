@@ -18,7 +18,7 @@ pub enum Child {
         socket: OwnedFd,
         /// The pipe of its standard output and error.
         output: Option<OwnedFd>,
-        /// It boots the worker script.
+        /// The template boots the worker script.
         boots: bool,
     },
     /// A process that looks at the files that the application was started from.
@@ -27,7 +27,7 @@ pub enum Child {
     Template {
         /// Its ends of the connection to the prototype.
         connection: Connection,
-        /// It handles the `warm_up` request.
+        /// The template handles the `warm_up` request.
         warms_up: bool,
     },
 }

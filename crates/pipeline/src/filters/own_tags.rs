@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(status(r#"W/"b""#, r#""b""#, 200), 304);
         assert_eq!(status(r#"W/"b""#, r#""c""#, 200), 200);
         assert_eq!(status(r#"W/"b""#, r#""b""#, 404), 404);
-        // Whether there is any is for the program to know.
+        // The program knows whether there is a representation.
         assert_eq!(status("*", r#""b""#, 200), 200);
     }
 }

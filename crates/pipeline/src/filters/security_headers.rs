@@ -6,7 +6,7 @@ use howdah_http::message::{Request, Response};
 
 /// The fields, in any case.
 const ALWAYS: [(&str, &str); 3] = [
-    // A picture is never run as a script, whatever its content.
+    // A picture is never run as a script, regardless of its content.
     ("X-Content-Type-Options", "nosniff"),
     // Other sites cannot show the page in a frame and mislead users into clicking it.
     ("X-Frame-Options", "SAMEORIGIN"),

@@ -67,7 +67,7 @@ struct Budget {
     is_without_memory: bool,
     includes: usize,
     bytes: usize,
-    /// A limit was exceeded: the page fails, whatever its parts say about failures.
+    /// A limit was exceeded: the page fails, even if its parts allow failures.
     is_exceeded: bool,
     /// Number of parts that were left out.
     left_out: usize,

@@ -57,7 +57,7 @@ pub struct Fetch {
     pub why: Option<Bypass>,
     /// The stored response.
     pub stale: Option<Stale>,
-    /// Others may wait for the response.
+    /// Set if other requests may wait for the response.
     pub leader: Option<Leader>,
 }
 
@@ -65,7 +65,7 @@ pub struct Fetch {
 pub struct Stale {
     /// The response.
     pub entry: Arc<Entry>,
-    /// It may be sent if the origin fails.
+    /// The response may be sent if the origin fails.
     pub on_error: bool,
 }
 
@@ -474,7 +474,7 @@ pub fn first_met(
         return None;
     }
     let scratch = &mut *context.routing.scratch.borrow_mut();
-    // It may have the query of the request before an internal redirect.
+    // The buffer may have the query of the request before an internal redirect.
     scratch.clear();
     let (request, started_at) = (&exchange.request, exchange.started_at);
     let place = Place::of(request);

@@ -1,8 +1,9 @@
 //! Internal redirects: a response names, in `X-Accel-Redirect`, a path that the routes handle in
 //! its place, or in `X-Sendfile`, a file.
 //!
-//! 1. Such fields are taken out of every response ([`take_internal_fields`]): no client sees one.
-//! 2. They have an effect only in responses of applications and upstreams whose configuration
+//! 1. Fields of internal redirects are taken out of every response ([`take_internal_fields`]): no
+//!    client sees one.
+//! 2. The fields have an effect only in responses of applications and upstreams whose configuration
 //!    allows them.
 //! 3. A path is parsed like that of a client, and `..` is refused. The routes see a GET or HEAD
 //!    request without the client's body ([`request`]).

@@ -44,7 +44,7 @@ pub async fn produce<'s>(
         let changes = routed.effects.response_headers;
         exchange.interim_fields.hidden = changes.iter().map(|it| it.name.as_str().into()).collect();
         if routed.is_check {
-            // The answer to one client is not for another, whatever it says about its lifetime.
+            // The response to one client is not for another, even if it states a lifetime.
             routed.effects.cache = None;
         }
         let response = match decision {

@@ -184,13 +184,13 @@ impl<'a, 's> SiteRequest<'a, 's> {
                 return Err(refused(context, root, asked));
             }
             let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
-            // Nothing has been answered yet: the request is taken through its phases once more. The
+            // No response has been sent: the request is taken through its phases once more. The
             // results of the last run are dropped before.
             if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
                 lookup_rounds += 1;
                 drop(outcome);
                 self.world.forget();
-                // Others of the site have their turn, or its debt is paid off.
+                // Other requests of the site have their turn, or its debt is paid off.
                 lookups.elsewhere(site, tokio::task::yield_now()).await;
                 if lookups.is_refused() {
                     return Err(refused(context, root, asked));

@@ -1,8 +1,7 @@
 //! The file system and the passwords of a site, as its directives see them.
 //!
-//! No look-up leaves the root of the site, whatever a directive names: links are followed under the
-//! rules of the file server, and a path that does not begin with the root is as if there were
-//! nothing.
+//! No look-up leaves the root of the site: links are followed under the rules of the file server,
+//! and a path that does not begin with the root names no file.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -315,7 +314,8 @@ impl SiteWorld<'_, '_> {
     ///
     /// # Errors
     ///
-    /// It cannot be known whether there is one: the directives of others must not be left out.
+    /// It is unknown whether the file exists: directives of a file that may exist must not be left
+    /// out.
     fn stamp(&self, path: &[u8]) -> Result<Option<Stamp>, Broken> {
         match std::fs::symlink_metadata(OsStr::from_bytes(path)) {
             Ok(found) if !found.is_symlink() => Ok(Some(stamp_of(&found))),

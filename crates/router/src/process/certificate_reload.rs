@@ -120,7 +120,7 @@ impl ControlThread {
                 // A listener with other client authorities is another listener.
                 match TlsListener::without_unusable(settings, &material) {
                     Ok(_) => findings.is_outdated = true,
-                    // One that is closed has been reported.
+                    // A closed listener has been reported.
                     Err(_) if running.closed_because().is_some() => {}
                     Err(problem) => {
                         findings.stale.push(stale(PartKind::Listener, name, &problem));
@@ -128,7 +128,7 @@ impl ControlThread {
                 }
                 continue;
             }
-            // One certificate that cannot be used does not keep others from being renewed.
+            // A certificate that cannot be used must not delay the renewal of others.
             let (is_new, _) = running.renew(&material);
             if is_new {
                 let line = format_args!("listener {name}: new certificates are in use");

@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Reason for which work has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DiskError {
-    /// It has failed.
+    /// The cache's file has failed.
     Failed(String),
     /// The disk does not answer.
     NotAnswered(String),

@@ -32,7 +32,7 @@ impl ControlThread {
             return listen(&self.threads[..count], address, socket);
         }
         if !self.shared.snapshot.load().listeners.contains_key(address) {
-            // It was removed meanwhile.
+            // The listener was removed meanwhile.
             self.link.send(&ToSupervisor::Unbind { address: address.to_owned() })?;
         }
         Ok(())

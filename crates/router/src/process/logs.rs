@@ -37,7 +37,7 @@ impl ControlThread {
         for log in named {
             match file.as_ref().map(OwnedFd::try_clone) {
                 Some(Ok(file)) => log.reopen(file),
-                // It is asked again.
+                // The supervisor is asked again.
                 _ if log.is_server() || !log.is_open() => {
                     log.set_disconnected(&error, &self.shared.log)
                 }

@@ -54,17 +54,18 @@ impl PartKind {
     }
 }
 
-/// How much of a part works.
+/// State of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// No part of it works.
+    /// The whole part is out.
     Out,
-    /// It works with its former content since a file broke, or is a certificate that has expired.
+    /// The part works with its former content since a file broke, or is a certificate that has
+    /// expired.
     Stale,
-    /// All of it works, but not for long or not as configured: a certificate before its end, an
-    /// application whose worker script another script stands in for.
+    /// The whole part works, but not for long or not as configured: a certificate before its end,
+    /// an application whose worker script another script stands in for.
     Limited,
-    /// It works, but all of its processes have been busy for long, while requests wait.
+    /// The part works, but all of its processes have been busy for long, while requests wait.
     Busy,
 }
 
@@ -82,7 +83,7 @@ pub struct OutPart {
     pub kind: PartKind,
     /// Its name in the configuration.
     pub name: String,
-    /// How much of it works.
+    /// State of the part.
     pub extent: Extent,
     /// Why it is out, and the remedy.
     pub reason: String,

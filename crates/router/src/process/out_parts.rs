@@ -151,7 +151,7 @@ impl ControlThread {
         if let Some((directory, why)) = temporary_files::problem()
             && directory == own.as_deref().unwrap_or(&self.shared.tmp)
         {
-            // It may take as long as the disk.
+            // The look may take as long as the disk.
             drop(tokio::task::spawn_blocking(temporary_files::look));
             found.push(Found::out(PartKind::Temporary, directory.display().to_string(), why));
         }

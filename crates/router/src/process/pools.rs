@@ -239,7 +239,7 @@ impl Pools {
     /// start.
     pub(super) fn not_replaced(&self) -> Vec<String> {
         let former = self.applications.iter().filter(|app| {
-            // One that goes on as it was could not start as it was.
+            // An application that kept its former settings could not start with them again.
             app.is_former_because().is_some() && app.kept.is_none()
         });
         former.map(|app| app.config.name.clone()).collect()

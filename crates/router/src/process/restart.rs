@@ -34,7 +34,8 @@ impl ControlThread {
             let more: Vec<_> = self.pools.not_replaced().into_iter().filter(is_new).collect();
             due.extend(more.into_iter().map(|name| (name, None)));
         }
-        // One that cannot run is tried again anyway, and must not keep others from new files.
+        // An application that cannot run is tried again anyway, and must not keep others from new
+        // files.
         let due: Vec<_> =
             due.into_iter().filter(|(name, _)| self.pools.can_restart(name)).collect();
         self.pools.end_overdue().map_err(text)?;

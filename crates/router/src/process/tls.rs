@@ -54,7 +54,7 @@ impl ControlThread {
         let Some(settings) = &listener.tls else { return Ok(None) };
         self.stale_tls.retain(|one| (one.kind, &one.name) != (PartKind::Listener, &listener.name));
         for ca in check::authorities(settings) {
-            // It is read again when it is needed.
+            // The file is read again when it is needed.
             if let Err(problem) = self.read_file(&ca.to_string_lossy()).await
                 && !trigger.tolerates_new()
                 && before.is_none_or(|before| before.acme != settings.acme)

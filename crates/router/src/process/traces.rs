@@ -66,7 +66,7 @@ enum File {
         failed: Option<String>,
     },
     Open(Log),
-    /// It cannot be opened.
+    /// The file cannot be opened.
     Unusable {
         problem: String,
         /// Time of the next attempt.

@@ -132,7 +132,7 @@ fn a_file_that_is_exchanged_with_a_fifo_keeps_nobody_waiting() {
         for _ in 0..2000 {
             match hears.recv_timeout(Duration::from_secs(60)) {
                 Ok(answer) => assert!(matches!(answer.as_deref(), Ok("ann") | Err(500))),
-                // Nothing else would end the thread that waits for the FIFO.
+                // The thread that waits for the FIFO ends only with the process.
                 Err(_) => std::process::abort(),
             }
         }

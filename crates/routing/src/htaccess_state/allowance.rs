@@ -6,8 +6,8 @@
 //! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a
 //!    fixed rate.
 //! 3. After a run that is not short, the next requests of the site run one after the other on all
-//!    threads, and other connections are served between them: many such runs that are due at once
-//!    would hold those up for all of their time.
+//!    threads, and other connections are served between them: many runs that are due at once would
+//!    delay those by the sum of their times.
 //! 4. With a large debt, the requests of the site run one after the other, each once the debt is
 //!    small again. Those that would wait too long are refused.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Most files of most sites are sent under directives that do not look at the request
 //! ([`is_constant`](howdah_htaccess::config::DirConfig::is_constant)), or under none. The head of
-//! such an answer is kept with the facts about the site's directories, and dropped when one of
-//! them, its directives or the file changes.
+//! the response is kept with the facts about the site's directories, and dropped when one of them,
+//! its directives or the file changes.
 
 use howdah_http::message::{FieldBlock, Request};
 
@@ -31,8 +31,8 @@ impl Head {
     }
 }
 
-/// Returns the path of a request that may be answered with such a head: for a whole file, without
-/// conditions, and with a path that is decoded already.
+/// Returns the path of a request that a kept head may answer: for a whole file, without conditions,
+/// and with a path that is decoded already.
 pub fn path_of(request: &Request) -> Option<&[u8]> {
     if !matches!(&*request.method, b"GET" | b"HEAD") {
         return None;

@@ -229,7 +229,7 @@ impl Engines {
         }
         let engine = Rc::new(Engine::new(site.base.clone()?)?);
         if engines.len() >= MAX_UNUSED_ENGINES {
-            // Those in use are made again.
+            // Engines in use are made again.
             engines.clear();
         }
         engines.push(Known { site: site.id, changes, engine: Rc::clone(&engine) });

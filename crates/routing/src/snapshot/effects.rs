@@ -42,7 +42,7 @@ pub struct Effects<'s> {
     pub rate: Option<LimitBandwidth>,
     /// From the last action that sets it.
     pub intercept_errors: bool,
-    /// Those of all actions, of which the later count more.
+    /// Options of all actions; later actions take precedence.
     pub servers: Option<Arc<ServerOptions>>,
     /// The access logs are those of an action.
     pub has_own_log: bool,

@@ -1,10 +1,10 @@
 //! Index of a long route: finds the steps that can hold for a request.
 //!
-//! Most conditions require a certain path or host, or a prefix or suffix of one. Such steps are
+//! Most conditions require a certain path or host, or a prefix or suffix of one. Steps with one are
 //! found by a look-up of the request's path and host, so that a route with a thousand of them costs
 //! little more than one with ten. The result and its order are the same as if each step were
-//! compared. Steps without such a condition (other conditions only, regular expressions without an
-//! anchor) are compared each time.
+//! compared. Other steps (other conditions only, regular expressions without an anchor) are
+//! compared each time.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

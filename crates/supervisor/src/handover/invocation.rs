@@ -1,4 +1,4 @@
-//! How this program was started, so that it can be started again in the same way.
+//! The way in which this program was started, so that it can be started again in the same way.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

@@ -38,7 +38,7 @@ struct HandedOver {
 /// A message of the old server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
-    /// None has arrived.
+    /// No message has arrived.
     None,
     /// This server takes over. With the recipients of the applications' mail.
     TakeOver(Vec<MailUsage>),

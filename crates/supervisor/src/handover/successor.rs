@@ -55,7 +55,7 @@ pub(crate) struct State<'a> {
 /// An answer of the new server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// None has arrived.
+    /// No message has arrived.
     None,
     /// The new server serves.
     Ready,

@@ -29,7 +29,7 @@ use crate::zygote::{ForkFailure, Zygote};
 /// Reason why a zygote has not forked a prototype.
 #[derive(Debug)]
 pub(crate) enum NotForked {
-    /// It cannot; another start may succeed.
+    /// The zygote cannot fork; another start may succeed.
     Zygote(ForkFailure),
     /// The application cannot run.
     Application(Problem),
@@ -235,7 +235,8 @@ impl Application {
         let ends = [ends.socket.as_fd(), ends.reports.as_fd(), ends.output.as_fd()];
         let pid = zygote.fork(ends).map_err(NotForked::Zygote)?;
         let admitted = launch::enter_control_group(spec, pid, groups);
-        // It begins with the first message, so it has done nothing before it is in its group.
+        // The prototype begins with the first message, so it is in its group before it does
+        // anything.
         let hello = hello(options, spec, identity.process_user());
         let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors, &mail));
         match introduced {

@@ -151,7 +151,7 @@ impl Application {
                 let base = usage::of_prototype(self.pid, base);
                 FromSupervisor::Measured { application, base, memory_limit, workers }
             }
-            // Only dry runs send such reports.
+            // Only dry runs send these reports.
             FromPrototype::Noticed { .. } | FromPrototype::Settings { .. } => {
                 return Err(Violation("a report of a check out of order"));
             }

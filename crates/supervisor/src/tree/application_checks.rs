@@ -32,7 +32,7 @@ pub(super) struct ApplicationChecks {
     pub(super) told: Option<u32>,
     /// A look is in progress.
     pub(super) is_running: bool,
-    /// Those whose directories do not answer.
+    /// Applications whose directories do not answer.
     pub(super) hung: Hung,
 }
 
@@ -61,7 +61,7 @@ impl Tree {
             .filter(|spec| !hung.is_left_out(&spec.name, now))
             .map(|spec| {
                 let mut running = self.applications.values();
-                // One of a former configuration may finish requests.
+                // An application of a former configuration may finish requests.
                 let running = running.find(|app| app.is_ready() && app.has_spec(spec));
                 let prototype = running.map(|app| app.pid);
                 let mut starting = self.applications.values();
@@ -71,7 +71,7 @@ impl Tree {
                 CheckedApplication { spec: spec.clone(), prototype, starting }
             })
             .collect();
-        // Those that may hang again are the last ones.
+        // Applications that may hang again come last.
         let key = |app: &CheckedApplication| (hung.is_known(&app.spec.name), app.spec.name.clone());
         checked.sort_by_cached_key(key);
         self.application_checks.generation = self.changes.current.generation;
@@ -95,8 +95,8 @@ impl Tree {
             Ok(None) => Troubled::new(),
             Ok(Some(file)) => read(file),
             Err(error) => {
-                // One directory that does not answer must not hide the others. A look that could
-                // not begin is repeated later.
+                // A directory that does not answer must not hide the others. A look that could not
+                // begin is repeated later.
                 let is_known = checks.hung.add(checked, &error, &mount_points(), now);
                 checks.due = Some(if is_known { now } else { now + TROUBLED_INTERVAL });
                 return;

@@ -168,7 +168,7 @@ impl Tree {
         }
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
-        // One that was taken over could report it again and again.
+        // A router that was taken over could report this again and again.
         let first =
             self.router.as_mut().is_some_and(|one| !std::mem::replace(&mut one.serves, true));
         if first {

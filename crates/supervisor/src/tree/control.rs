@@ -30,9 +30,9 @@ const MAX_MESSAGES_PER_TURN: usize = 32;
 #[derive(Default)]
 pub(super) struct ControlState {
     pub(super) process: Option<Control>,
-    /// It has closed its socket, so it ends, or is killed at this time.
+    /// The time at which a control process is killed that has closed its socket and has not ended.
     pub(super) closing: Option<Instant>,
-    /// It was killed by this process.
+    /// This process has killed the control process.
     pub(super) is_killed: bool,
     /// Time of the next look whether the control socket has its file.
     pub(super) file_due: Option<Instant>,
@@ -237,7 +237,7 @@ impl Tree {
             FromControl::DeleteCertificate { name } => {
                 self.begin_for_control(Task::DeleteCertificate { name });
             }
-            // That of the tables is no answer to a signal that has come meanwhile.
+            // A reload of the tables is no answer to a signal that has come meanwhile.
             FromControl::Reloaded { tables } if tables != self.control.reloads_tables => {}
             FromControl::Reloaded { .. } => {
                 self.tables.is_taken_over();
@@ -302,7 +302,7 @@ impl Tree {
     pub(super) fn send_to_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
         let Some(process) = &self.control.process else { return };
         if let Err(error) = packet::send(&process.socket, &message.encode(), descriptors) {
-            // It has ended, and its socket tells.
+            // The control process has ended, and its socket tells.
             if error == rustix::io::Errno::PIPE || error == rustix::io::Errno::CONNRESET {
                 return;
             }

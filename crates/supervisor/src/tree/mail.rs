@@ -89,7 +89,7 @@ pub(super) enum MailFile {
 }
 
 impl MailFile {
-    /// Returns its path, if the mail server has such a file.
+    /// Returns the path of the file, if the mail server has one.
     pub(super) fn path(self, route: &MailRoute) -> Option<&str> {
         match self {
             MailFile::Password => route.password_file.as_deref(),

@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// Tells the router, and the control process, that such a bundle was stored.
+    /// Tells the router, and the control process, that a managed bundle was stored.
     pub(super) fn managed_stored(&mut self, name: String, outcome: Outcome) {
         if outcome.is_ok() {
             self.send_renewed(&name);

@@ -40,11 +40,11 @@ const MAX_FORMER: usize = 4;
 /// The part of a router beside the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It does not serve yet.
+    /// The router does not serve yet.
     Next,
-    /// It finishes its requests.
+    /// The router finishes its requests.
     Former,
-    /// It is the current one, while a message of another is handled.
+    /// The router is the current one, while a message of another is handled.
     SetAside,
 }
 
@@ -182,8 +182,8 @@ impl Tree {
         true
     }
 
-    /// Lets `act` deal with another router as if it were the current one. `None` if there is no
-    /// such router.
+    /// Lets `act` deal with another router as if it were the current one. `None` if the router does
+    /// not exist.
     pub(super) fn as_router<T>(&mut self, pid: u32, act: impl FnOnce(&mut Tree) -> T) -> Option<T> {
         if self.router.as_ref().is_some_and(|router| router.pid == pid) {
             return Some(act(self));

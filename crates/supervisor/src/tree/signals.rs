@@ -54,7 +54,7 @@ impl Tree {
             } else if self.control.has_pid(pid) {
                 self.control_ended(exit);
             } else if self.mail_process_ended(pid, exit) {
-                // It had no children.
+                // The server had no children.
             } else if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) {
                 self.successor_ended(exit);
                 has_orphans = true;

@@ -35,7 +35,7 @@ use crate::router::Router;
 use crate::service_manager::ServiceManager;
 use crate::sockets::Sockets;
 
-/// How the server ended.
+/// Reason for the end of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
     /// On request.
@@ -62,7 +62,7 @@ pub(super) struct Tree {
     pub(super) log: Log,
     /// The running configuration, and the one that is being applied.
     pub(super) changes: Changes,
-    /// Whether the document that runs is the one at its source.
+    /// State of the document that runs, compared with its source.
     pub(super) document_state: DocumentState,
     pub(super) certificates: Certificates,
     pub(super) sockets: Sockets,

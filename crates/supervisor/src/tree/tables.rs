@@ -38,7 +38,7 @@ impl Tables {
     }
 
     /// Takes the result of a look while this generation runs. Returns true if tables have changed,
-    /// and are to be taken over. What cannot be taken over now is found by the next look.
+    /// and are to be taken over. Tables that cannot be taken over now are found by the next look.
     fn looked(&mut self, looked: Looked, generation: u32, can_reload: bool) -> bool {
         let is_outdated = self.generation != Some(generation);
         if is_outdated || (looked.document.is_some() && !can_reload) {

@@ -25,7 +25,7 @@ pub(super) struct Unwritable {
     pub(super) is_probing: bool,
     /// Why the log could not be opened again after log rotation: the former file stays in use.
     pub(super) former_log: Option<String>,
-    /// It is being opened again without a signal.
+    /// The log is being opened again without a signal.
     pub(super) is_retrying_log: bool,
     /// The problems of the state directory and of the log that the router knows.
     told: Told,

@@ -198,7 +198,7 @@ impl Tree {
         }
         match self.start_successor() {
             Ok(successor) => {
-                // Both servers' applications may have processes in one group.
+                // Applications of both servers may have processes in one group.
                 self.control_groups.share(true);
                 self.upgrade.stage = Stage::Starting(successor);
             }
@@ -315,7 +315,7 @@ impl Tree {
     fn successor_failed(&mut self, problem: &str) {
         match self.upgrade.stage {
             Stage::Starting(_) => self.fail_upgrade(problem),
-            // It ends, which is handled then.
+            // The new server ends, and its end is handled then.
             _ => self.log.write(Level::Alert, format_args!("the new server reports: {problem}")),
         }
     }
@@ -397,7 +397,7 @@ impl Tree {
         self.shutdown = None;
         self.announce_main_process(std::process::id());
         self.own_again();
-        // It has stopped accepting connections; another one is started.
+        // The router has stopped accepting connections; another one is started.
         if let Some(router) = &self.router {
             let _ = signals::send(router.pid, signals::SIGKILL);
         } else {

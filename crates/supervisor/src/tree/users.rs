@@ -29,13 +29,13 @@ pub(super) struct UserChecks {
     pub(super) must_look: bool,
     /// The last look has found some.
     pub(super) has_found: bool,
-    /// Those of the last look that a restart mends.
+    /// Applications of the last look that a restart mends.
     pub(super) changed: Vec<Id>,
     /// A look is in progress, at the applications of the router with this process id.
     pub(super) looks_at: Option<u32>,
-    /// Those that it has yet to look at.
+    /// Applications that the look has yet to reach.
     pub(super) unseen: Vec<(u32, RunningUser)>,
-    /// Those that it has found so far.
+    /// Differences that the look has found so far.
     pub(super) found: Vec<(u32, Difference)>,
     /// A reload that waits for a look.
     pub(super) change: Option<WaitingChange>,

@@ -94,7 +94,7 @@ impl Tree {
         let due: Vec<_> =
             stopped.extract_if(|_, since| is_due(since)).map(|(pid, _)| pid).collect();
         for pid in due {
-            // It may go on by now, or a debugger may have it.
+            // The process may run again by now, or a debugger may have it.
             let is_stopped = process_tree::state_of(pid).is_none_or(|state| state == b'T');
             if let Some(kind) = self.kind_of(pid).filter(|_| is_stopped) {
                 self.end_stopped(pid, kind);

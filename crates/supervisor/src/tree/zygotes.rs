@@ -66,20 +66,20 @@ pub(super) struct Slot {
     pub(super) next_start: Option<Instant>,
     /// Number of zygotes in a row that were never ready.
     pub(super) never_ready: u32,
-    /// How the last of them has failed, as logged.
+    /// The last failure, as logged.
     pub(super) told: Option<Failure>,
     /// The output of the last of them.
     pub(super) lines: StartLines,
 }
 
-/// How a zygote that was never ready has failed.
+/// The failure of a zygote that was never ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// There was no process.
     NotStarted,
-    /// It took too long.
+    /// The start took too long.
     Late,
-    /// It has ended. Its pipe may tell that before the kernel tells how.
+    /// The zygote has ended. Its pipe may tell that before the kernel gives the status.
     Ended,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Waiting {
     pub(super) workers: u32,
 }
 
-/// How the prototype of an application is started.
+/// The way in which the prototype of an application is started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StartKind {
     /// The program is executed.

@@ -28,7 +28,7 @@ pub struct Notifier {
 
 impl Notifier {
     /// Creates a notifier for an address as in `NOTIFY_SOCKET`: a path, or `@` and an abstract
-    /// name. Error: the reason why it is no such address.
+    /// name. Error: the reason why the address is invalid.
     pub fn new(address: &OsStr) -> Result<Notifier, String> {
         let parsed = match address.as_bytes() {
             [b'@', name @ ..] if !name.is_empty() => SocketAddrUnix::new_abstract_name(name),

@@ -83,7 +83,7 @@ impl Variables {
     }
 
     /// Returns true if variables are meant for this process: `value` of the variable `name` is its
-    /// id, or there is no such variable.
+    /// id, or the variable is missing.
     fn is_for(&mut self, pid: u32, name: &str, value: Option<OsString>) -> bool {
         let Some(value) = value else { return true };
         let is_own = number(&value) == Some(pid);

@@ -8,7 +8,7 @@ use crate::groups::{Group, Groups};
 struct Row {
     name: &'static str,
     variable: Variable,
-    /// It has a value only when there is a response.
+    /// The variable has a value only when there is a response.
     is_of_response: bool,
     /// Each value is a number of JSON.
     is_number: bool,

@@ -2,8 +2,8 @@
 
 use howdah_text::percent;
 
-/// Returns a value that cannot end its field, whatever a client puts into a variable: surrounding
-/// spaces are removed, control characters are percent-encoded.
+/// Returns a value that cannot end its field, for any value of a variable: surrounding spaces are
+/// removed, control characters are percent-encoded.
 pub fn plain(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     percent::encode(

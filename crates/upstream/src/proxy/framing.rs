@@ -18,7 +18,7 @@ pub enum Framing {
 /// Field lines after a chunked body.
 #[derive(Debug)]
 pub enum TrailerSource {
-    /// These lines; may be empty.
+    /// Header lines; may be empty.
     Lines(Vec<u8>),
     /// The trailer of the client's body, with these changes.
     Client(HeadChanges),

@@ -182,8 +182,8 @@ pub fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
 
 /// Appends a target or a query as the client sent it, with possible separators percent-encoded: a
 /// backslash (a slash for IIS and for the URL parsers of browsers and Node.js) and bytes from 0x80
-/// up (some are spaces for programs that read the line as Latin-1 or Unicode). Routes treat such a
-/// byte as part of a name; once encoded, the server does too.
+/// up (some are spaces for programs that read the line as Latin-1 or Unicode). Routes treat these
+/// bytes as part of a name; once encoded, the server does too.
 fn as_sent(text: &[u8], out: &mut Vec<u8>) {
     percent::encode(text, |byte| !matches!(byte, b'\\' | 0x80..), out);
 }

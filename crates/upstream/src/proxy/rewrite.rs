@@ -187,7 +187,7 @@ fn path(
     Some(changed)
 }
 
-/// Returns a value that cannot end its attribute, whatever a client puts into a variable.
+/// Returns a value that cannot end its attribute, for any value of a variable.
 fn attribute(value: &[u8]) -> Vec<u8> {
     let mut value = plain(value);
     value.retain(|byte| *byte != b';');

@@ -173,15 +173,16 @@ impl Upstream {
         tried: &[usize],
         affinity: &Affinity,
     ) -> Option<ActiveRequest> {
-        // One that may not go to each server must not keep others from those that it may not go to.
+        // A request that may not go to each server must not delay requests that may go to the
+        // others.
         let (_restricted, _turn) = match tried {
             [] => (None, self.turn.acquire().await.ok()),
             _ => (Some(Restricted::new(&self.restricted)), None),
         };
         loop {
             let mut room = std::pin::pin!(self.room.notified());
-            // Both before the selection, so that no notification is missed, and no pause that ends
-            // meanwhile.
+            // Both are prepared before the selection, so that no notification and no end of a pause
+            // is missed.
             room.as_mut().enable();
             let pause_end = self.next_pause_end();
             match self.begin_request(selector, tried, affinity) {
@@ -189,7 +190,7 @@ impl Upstream {
                 Selection::None => return None,
                 Selection::Full => match pause_end {
                     None => room.await,
-                    // Nothing else tells that a server can be selected again.
+                    // Only the end of the pause tells that a server can be selected again.
                     Some(end) => drop(timeout(end, room).await),
                 },
             }

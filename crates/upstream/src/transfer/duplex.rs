@@ -1,4 +1,4 @@
-//! Both directions of a connection: a request that is sent, and the bytes of its response, each
+//! The two directions of a connection: a request that is sent, and the bytes of its response, each
 //! with its timeout.
 //!
 //! Both directions are active at the same time. A server may answer before it has read the whole

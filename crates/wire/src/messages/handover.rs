@@ -80,7 +80,7 @@ messages! {
         2 Ready {}
         /// The successor cannot serve, and ends.
         3 Failed {
-            /// One line with the problem and the remedy.
+            /// The problem and the remedy, on one line.
             message: String,
         }
         /// Answer to `TakeOver`.

@@ -84,7 +84,7 @@ messages! {
         }
         /// An application submits a message. Descriptors: the pipe of the submission, the pipe of
         /// the answers, the file with the password or the file that takes messages, and the file
-        /// with the authorities, as far as there are such.
+        /// with the authorities, as far as they exist.
         2 Deliver {
             /// Number of the submission, repeated in `Done`.
             number: u32,

@@ -11,7 +11,8 @@ pub enum Restart {
     Nothing,
     /// No others. The document was read again because of a file that has changed by itself.
     NothingAfterReading,
-    /// Those with a changed file that PHP was started from, or a changed preload or worker script.
+    /// Applications with a changed file that PHP was started from, or a changed preload or worker
+    /// script.
     Changed,
     /// All.
     All,

@@ -229,7 +229,7 @@ messages! {
             application: u32,
             /// Full PHP version.
             version: String,
-            /// It shares the start of PHP with other applications.
+            /// The application shares the start of PHP with others.
             shares_start: bool,
         }
         /// The worker script of a resident application has started.

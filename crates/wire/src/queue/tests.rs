@@ -209,7 +209,7 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     assert!(matches!(region.take(ME), Work::Request { .. }));
     let call = region.end_sleep(ME).expect("there is more to do");
     assert_eq!(call.wake_set(), asleep.wait_set());
-    // It ends while it looks.
+    // The worker ends while it looks.
     assert!(matches!(region.take(asleep), Work::Request { .. }));
     assert_eq!(region.end_sleep(asleep), None);
     assert!(region.begin_spin(ME));

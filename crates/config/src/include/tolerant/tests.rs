@@ -114,7 +114,7 @@ fn a_file_that_is_not_there_is_left_out() {
     let expanded = tolerant(SITES, &files, None).unwrap();
     assert_eq!(left_out(&expanded), [("/etc/h/c.json", false)]);
     assert!(expanded.left_out[0].reason.contains("there is no such file"));
-    // One that no pattern names any more is gone, with its content.
+    // A file that no pattern names is left out, with its former content.
     let whole = tolerant(SITES, &good(), None).unwrap().document;
     let files: Vec<_> = good().into_iter().filter(|(name, _)| !name.ends_with("b.json")).collect();
     let problem = tolerant(SITES, &files, Some(&whole)).unwrap_err();

@@ -66,7 +66,7 @@ pub(super) struct PooledApplication {
     pub(super) slow_check_at: Option<Instant>,
     /// Workers that take no requests.
     pub(super) absent: HashMap<WorkerId, Absence>,
-    /// Time of the last check for such workers.
+    /// Time of the last check for workers that take no requests.
     pub(super) absence_checked: Option<Instant>,
     /// The instance is being ended because a worker has damaged the shared memory.
     pub(super) is_damaged: bool,
@@ -98,7 +98,7 @@ pub(super) struct Absence {
     /// Number of checks that have found it so. Time in which the whole machine stood still does not
     /// count.
     pub checks: u32,
-    /// It was asleep, and has been called.
+    /// The worker was asleep and has been called.
     pub was_called: bool,
 }
 

@@ -10,7 +10,7 @@ use super::file_checks::FileChecks;
 impl Pools {
     /// Asks all applications that run.
     pub(in crate::process) fn begin_file_checks(&mut self) -> io::Result<()> {
-        // One that is starting reads its files now.
+        // An application that is starting reads its files now.
         let running = self.applications.iter().filter(|app| app.ready_since.is_some());
         let instances: Vec<_> = running.filter_map(|app| app.number()).collect();
         for application in &instances {

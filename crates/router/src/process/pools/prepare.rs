@@ -45,8 +45,8 @@ impl Pools {
         })
     }
 
-    /// Starts to prepare a new instance of a running application. Returns false if there is no such
-    /// application.
+    /// Starts to prepare a new instance of a running application. Returns false if the application
+    /// does not exist.
     pub(in crate::process) fn prepare_restart(&mut self, name: &str) -> io::Result<bool> {
         let Some(index) = self.applications.iter().position(|app| app.config.name == name) else {
             return Ok(false);

@@ -24,7 +24,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time in microseconds after which a request that no worker has taken is neglected if one sleeps.
 const MAX_NEGLECT_US: u64 = 50_000;
 
-/// Maximum time for which a worker without a request may take none while requests wait. Such a
+/// Maximum time for which a worker without a request may take none while requests wait. A healthy
 /// worker takes one within microseconds, or within a second on a busy machine.
 const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ impl Pools {
         let now = Instant::now();
         let mut next = self.retired.end_idle(&self.link, now)?;
         self.choose_unused(now);
-        // One at a time, as each takes the possible growth of the others into account.
+        // One application at a time, as each takes the possible growth of the others into account.
         for _ in 0..self.applications.len() {
             let Some(mut app) = self.applications.pop_front() else { break };
             let slow = self.check_for_slow(&mut app, now);

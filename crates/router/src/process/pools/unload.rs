@@ -47,7 +47,7 @@ impl Pools {
     ) -> io::Result<Option<Instant>> {
         // The other applications: this one is not in the list meanwhile.
         let has_neighbours = !self.applications.is_empty();
-        // One that goes on as it was could not start again.
+        // An application that kept its former settings could not start again.
         if state.workers + app.starting + state.busy + state.waiting > 0 || app.kept.is_some() {
             (app.unused_since, app.is_trial) = (None, false);
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Restarts whose outcome is not awaited: a script has called `opcache_reset()`, a watched file has
 //! changed, or a worker script works again.
 //!
-//! They run beside everything else.
+//! Restarts run beside everything else.
 //!
 //! No application keeps others from their restarts: one that takes long does not hold the next one
 //! up, and one that asks again and again has to wait longer.
@@ -159,7 +159,7 @@ mod tests {
             add(&mut restarts, name);
         }
         assert_eq!(begun(&mut restarts, now).as_deref(), Some("slow"));
-        // It asks once more meanwhile, which counts after its end.
+        // The application asks once more meanwhile; that restart follows the first.
         add(&mut restarts, "slow");
         assert_eq!(begun(&mut restarts, now + PATIENCE).as_deref(), Some("b"));
         assert_eq!(begun(&mut restarts, now + PATIENCE), None);

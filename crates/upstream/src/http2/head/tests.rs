@@ -99,8 +99,8 @@ fn a_trailer_tells_the_status_of_grpc_and_nothing_of_a_head() {
 }
 
 proptest! {
-    /// Whatever a client sends as method, target, host and fields: there is a request or a reason,
-    /// and no field of the connection.
+    /// For any method, target, host and fields of a client, there is a request or a reason, and no
+    /// field of the connection.
     #[test]
     fn every_request_is_written_or_refused(
         method in proptest::collection::vec(any::<u8>(), 0..8),

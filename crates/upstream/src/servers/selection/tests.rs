@@ -141,7 +141,7 @@ fn no_request_is_left_waiting_whatever_threads_do_at_the_same_time() {
                 };
                 let acquired = upstream.acquire(&selector, tried, &affinity);
                 if number % 5 == 0 {
-                    // It leaves if it cannot go on at once.
+                    // The request leaves if it cannot continue at once.
                     let _ = tokio::time::timeout(Duration::ZERO, acquired).await;
                     continue;
                 }
