@@ -199,7 +199,7 @@ pub struct Serve {
     /// a whole [default: serve the rest, or the configuration that was good last]
     #[arg(long)]
     pub strict: bool,
-    /// Print the configuration that would be served, for --config, and serve nothing
+    /// Print the configuration that would be served, for --config, without serving it
     #[arg(long, conflicts_with = "daemon")]
     pub print_config: bool,
     /// Run in the background; return when the server is ready

@@ -82,7 +82,7 @@ pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<S
         Err(problem) => problem,
     };
     let mut mistakes: Vec<_> = problem.lines().map(str::to_owned).collect();
-    // A file that cannot be read hides the mistakes of others: the document is not complete without
+    // A file that cannot be read hides mistakes of other files: the document is incomplete without
     // it.
     let (usable, others) = match read_leaving_out(path, defaults, None) {
         Ok((text, others)) => (Some(text), others),

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::{Plain, without_numbers};
 
-/// Exit status of a server that fails to start again until somebody has acted (`EX_CONFIG` of
+/// Exit status of a server that cannot start until an administrator has acted (`EX_CONFIG` of
 /// sysexits.h). The units name it, so that systemd does not try again.
 const PERMANENT_FAILURE: u8 = 78;
 

@@ -41,8 +41,8 @@ use plan::StartupPlan;
 /// The reason why the server could not serve.
 pub struct Failure {
     pub problem: String,
-    /// Another attempt fails too until somebody has changed the command line, a file that it names
-    /// or the configuration, or ended the program that has the address of a listener.
+    /// Another attempt fails too until the command line, a file that it names or the configuration
+    /// is changed, or the program that has the address of a listener is ended.
     pub is_permanent: bool,
 }
 

@@ -1,9 +1,8 @@
-//! Any process is killed at any time, two hundred times under load: the service recovers by
-//! itself each time. Only the first process has nobody to start it again but the test, which does
-//! so as systemd would.
+//! Any process is killed at any time, two hundred times under load: the service recovers by itself
+//! each time. Only the first process is started again by the test, as systemd would do.
 //!
 //! Alone in its process: it loads the machine with clients for most of a minute and measures how
-//! long nobody is served.
+//! long no client is served.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -22,7 +21,7 @@ const WORKERS: usize = 3;
 /// The longest that a request may take, through everything that is killed meanwhile.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// The longest that nobody may be served after a kill. It is printed how long it took: mostly a few
+/// Maximum time without service after a kill. The test prints the measured time: mostly a few
 /// hundredths of a second, but the machine may be busy.
 const RECOVERY: Duration = Duration::from_secs(60);
 

@@ -2,7 +2,7 @@
 //!
 //! A bound that has become too high is lowered; raising one needs a reason.
 //!
-//! Alone in its process: beside other tests, fewer requests would find everybody asleep.
+//! Alone in its process: beside other tests, fewer requests would find all workers asleep.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -139,7 +139,7 @@ RewriteRule . /index.php [L]
 </IfModule>
 ";
 
-/// Requests that find everybody asleep, which is the dearest that they can be.
+/// Requests that find all workers asleep, which is the dearest that they can be.
 fn one_by_one(client: &mut Client, target: &str, count: usize) {
     for _ in 0..count {
         let response = client.get(target);

@@ -10,7 +10,7 @@ use howdah_wire::region::Geometry;
 
 /// Sends the supervisor packets of a router. Each line is a keyword for a message and a name in it
 /// (`@` for the model's directory), or the bytes of a packet. The supervisor must send only
-/// resources that the configuration names, make no other files, and go on.
+/// resources that the configuration names, make no other files, and continue.
 pub fn router(input: &[u8]) {
     let Ok(mut model) = Model::new(true) else { return };
     // Each line costs some system calls.

@@ -314,8 +314,8 @@ pub fn queue(input: &[u8]) {
     }
 }
 
-/// A worker that writes any word of the region: all other processes must go on without a panic, in
-/// limited time, and copy no more than the region holds.
+/// A worker that writes any word of the region: all other processes must continue without a panic,
+/// in limited time, and copy no more than the region holds.
 pub fn hostile(input: &[u8]) {
     struct Shared(std::rc::Rc<[AtomicU64]>);
     impl AsRef<[AtomicU64]> for Shared {

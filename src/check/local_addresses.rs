@@ -1,4 +1,4 @@
-//! Addresses of this machine, on which a listener can be opened. Nothing is bound.
+//! Addresses of this machine, on which a listener can be opened. The module binds no socket.
 
 use std::collections::BTreeSet;
 use std::fs;

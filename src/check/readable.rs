@@ -14,7 +14,7 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// Looks at the directories that are served, as the user of this process. Returns a line, `PATH:
 /// PROBLEM`, for each with files that cannot be read. Names with a dot at the beginning are left
-/// out, and scripts, which others read.
+/// out, and scripts, which applications read.
 pub(super) fn unreadable(served: &[RouterPath]) -> String {
     let user = Credentials::current();
     let mut known = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The document to start with if that at its source cannot be used: the one that was served last.
 //!
 //! A mistake in a document shows when the server is started again, perhaps by a reboot at night.
-//! The document that was served before is kept with the state, and is served again until somebody
-//! has corrected the new one.
+//! The document that was served before is kept with the state, and is served again until the new
+//! one is corrected.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use crate::cli::Serve;
 /// The document that the server starts with.
 pub(super) struct Chosen {
     pub plan: StartupPlan,
-    /// `None`: nothing is served before the control API gets a configuration.
+    /// `None`: no site is served before the control API gets a configuration.
     pub config: Option<Config>,
     /// Why it is not the document at its source; `None` if it is.
     pub refused: Option<String>,

@@ -75,7 +75,7 @@ fn hosts_do_not_share_responses_even_if_they_differ_by_port_or_case() {
     }
 }
 
-/// `/account/x.css` shows the account: the name of a path says nothing about its response.
+/// `/account/x.css` shows the account: the name of a path does not show the kind of its response.
 #[test]
 fn the_extension_of_a_path_makes_nothing_cacheable() {
     let origin = origin(|_, _| page("Content-Type: text/html\r\n", "secret"));

@@ -204,7 +204,7 @@ fn a_stale_response_is_sent_while_it_is_refreshed() {
     assert_eq!(origin.asked().len(), 2);
 }
 
-/// A client that reads nothing must not delay those that wait for the same response.
+/// A client that does not read must not delay those that wait for the same response.
 #[test]
 fn a_slow_or_gone_client_delays_nobody() {
     const LENGTH: usize = 900_000;

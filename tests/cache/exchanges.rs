@@ -40,7 +40,7 @@ fn a_stale_page_bridges_every_failure_of_its_origin() {
         let status = answer.field("Cache-Status").unwrap();
         assert!(status.contains("stale-if-error"), "{later:?} {status}");
     }
-    // Without permission, nothing stale is sent.
+    // Without permission, no stale response is sent.
     let strict = failing("Cache-Control: max-age=1, must-revalidate|Age: 100|ETag: \"a\"", "");
     let server = cached(&strict, json!({"stale_if_error": 600}));
     get(&server, "/", "");

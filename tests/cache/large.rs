@@ -80,7 +80,7 @@ fn several_on_one_connection_are_in_order() {
     }
 }
 
-/// Clients that read nothing, and are then gone, delay no other client; one that reads late gets
+/// Clients that do not read, and are then gone, delay no other client; one that reads late gets
 /// all.
 #[test]
 fn slow_clients_get_all_or_are_dropped() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::origin::{ask, cached, get, is_hit, origin, page};
 
-/// WordPress says nothing about pages of visitors.
+/// WordPress states no lifetime for pages of visitors.
 #[test]
 fn wordpress_pages_are_cached_for_visitors_only() {
     let origin = origin(|_, number| page("Content-Type: text/html\r\n", number.to_string()));

@@ -88,7 +88,7 @@ pub fn has(server: &Server, target: &str) -> bool {
     ask(server, "GET", target, "Cache-Control: only-if-cached\r\n").status == 200
 }
 
-/// Waits until a server has no longer stored a response.
+/// Waits until a server has removed a response.
 pub fn loses(server: &Server, target: &str) {
     eventually(&format!("{target} is purged"), || (!has(server, target)).then_some(()));
 }

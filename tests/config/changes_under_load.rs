@@ -1,5 +1,5 @@
 //! Changing the configuration while clients are served: no request fails, none is cut, no
-//! connection that is kept alive is closed, and PHP notices nothing.
+//! connection that is kept alive is closed, and PHP continues undisturbed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread::sleep;

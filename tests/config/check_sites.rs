@@ -210,7 +210,7 @@ fn an_address_that_no_interface_has_is_an_error() {
     );
 }
 
-/// Uploads ended at the smaller of two limits, and nothing said so.
+/// Scenario: uploads ended at the smaller of two limits, without a message.
 #[test]
 fn limits_of_uploads_that_contradict_each_other_are_notes() {
     let site = Site::script("index.php", "echo 1;");
@@ -364,7 +364,7 @@ fn a_file_that_requests_would_get_403_for_is_told_with_what_to_type() {
         "/routes/0/action/share: ",
         &format!("permit it with chmod o+r {}", closed.display()),
     );
-    // The directory, if nothing below it can be reached.
+    // The directory, if no file below it can be reached.
     fs::set_permissions(site.root().join("pages"), fs::Permissions::from_mode(0o700)).unwrap();
     let output = check(&site, "check.json", &document);
     let pages = site.root().join("pages");

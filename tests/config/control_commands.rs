@@ -34,7 +34,7 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The one line that a command complains with; it prints nothing else.
+/// Returns the line that a command complains with; it prints only this line.
 fn complaint(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

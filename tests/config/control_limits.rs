@@ -135,7 +135,7 @@ fn a_writer_who_takes_long_stops_nobody() {
     let slow = UnixStream::connect(server.site.control_socket()).unwrap();
     let head = "PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n {";
     (&slow).write_all(head.as_bytes()).unwrap();
-    // Connections that say nothing at all, as many as are served at once and more.
+    // Silent connections, as many as are served at once and more.
     let idle: Vec<_> =
         (0..40).map(|_| UnixStream::connect(server.site.control_socket()).unwrap()).collect();
     let begun = Stopwatch::start();

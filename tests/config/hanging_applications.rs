@@ -1,4 +1,4 @@
-//! Applications whose start hangs: nothing else waits for them.
+//! Applications whose start hangs delay no other one.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -394,7 +394,7 @@ fn a_reload_serves_new_applications_while_others_hang() {
     assert!(!log.contains("not ready"), "the reload has waited for them:\n{log}");
 }
 
-/// A repaired application is used at once, although the start before would go on for a minute.
+/// A repaired application is used at once, although the start before would continue for a minute.
 #[test]
 fn a_script_that_never_returned_is_started_again_once_it_has_changed() {
     let (endless, site) = Endless::new(Site::new());

@@ -1,5 +1,5 @@
 //! Files that do not answer, never end, or are no files: a change that names one is refused, and
-//! the server goes on.
+//! the server continues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn a_certificate_that_hangs_is_refused() {
     served.refused_while_hanging(&files[1], &target, &listener, &place);
 }
 
-/// A process that is killed or stopped says nothing about the file.
+/// A process that is killed or stopped is no evidence about the file.
 #[test]
 fn a_file_whose_process_is_killed_is_opened_by_another_one() {
     let served = Served::new(|_| json!({}));

@@ -1,4 +1,4 @@
-//! A reload that changes an application that serves to one that cannot run: it goes on as it was,
+//! A reload that changes an application that serves to one that cannot run: it continues unchanged,
 //! and is named.
 
 use std::fs;
@@ -43,7 +43,7 @@ fn howdah(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text.concat())
 }
 
-/// Reloads a document with a mistake. The site that serves goes on, and is named.
+/// Reloads a document with a mistake. The site that serves continues, and is named.
 fn goes_on_despite(server: &Server, reason: &str) {
     let (code, told) = howdah(server, &["reload"]);
     assert_eq!(code, Some(4), "{told}");

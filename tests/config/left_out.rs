@@ -283,8 +283,7 @@ fn a_mended_file_is_used_without_what_cannot_run() {
     server.wait_for_log("nobody-of-this-name");
 }
 
-/// A link that leads nowhere, as one to a site that was removed. Without it, nothing is left out
-/// any more.
+/// A link that leads nowhere, as one to a site that was removed. Without it, no file is left out.
 #[test]
 fn a_link_that_leads_nowhere_is_out_until_it_is_removed_or_leads_to_a_file() {
     let site = site().with(json!({"include": "conf.d/*.json"}));

@@ -37,7 +37,7 @@ fn a_directory_with_such_files_is_served_under_them() {
         assert!(response.status >= 400, "{hidden}: {}", response.text());
     }
     assert_eq!(server.get("/.well-known/security.txt").text(), "contact");
-    // Paths that name nothing still go to the script.
+    // Paths that name no file still go to the script.
     assert_eq!(server.get("/no/such/page?a=1").text(), "front /no/such/page?a=1");
     assert_eq!(server.get("/").text(), "front /");
 }
@@ -372,7 +372,7 @@ fn a_file_of_rules_that_root_has_linked_to_another_directory_is_read() {
 }
 
 /// Scenario: Debian's package of WordPress has `.htaccess` as a link of root's to
-/// `/etc/wordpress/htaccess`. The router may open nothing there by itself.
+/// `/etc/wordpress/htaccess`. The router may open no file there by itself.
 #[test]
 fn a_link_of_root_opens_the_sandbox_for_its_own_directory_alone() {
     if !requirements::is_root() {

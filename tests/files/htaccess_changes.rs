@@ -227,7 +227,7 @@ fn an_answer_is_the_same_whether_or_not_its_head_is_known_from_another_request()
         answer.fields.retain(|(name, _)| name != "Date");
         (answer.status, answer.fields, answer.body)
     };
-    // A file that was written a moment ago is not kept, so nothing is known at first.
+    // A file that was written a moment ago is not kept, so its content is unknown at first.
     let first: Vec<_> = requests.iter().map(answer).collect();
     std::thread::sleep(std::time::Duration::from_secs(3));
     for round in 0..3 {

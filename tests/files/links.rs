@@ -25,7 +25,7 @@ const OWNER: u32 = 54_321;
 /// User of another site.
 const OTHER: u32 = 54_322;
 
-/// A file that holds the secret and belongs to a user, readable for everybody.
+/// A file that holds the secret and belongs to a user, readable for all users.
 fn secret(path: &Path, owner: u32) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, format!("<?php /* {SECRET} */ echo 'RAN';")).unwrap();

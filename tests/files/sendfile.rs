@@ -15,8 +15,8 @@ setcookie('a', '1');
 echo $_SERVER['REQUEST_METHOD'], ' the script itself', $_SERVER['HTTP_X_SENDFILE_TYPE'] ?? '';
 "#;
 
-/// A site whose answers may redirect to the route `files`, which nothing else leads to, and send
-/// files of the directory `protected`.
+/// A site whose answers may redirect to the route `files`, which only they lead to, and send files
+/// of the directory `protected`.
 fn site() -> (Site, Value) {
     let site = Site::script("a.php", SCRIPT)
         .file("a.txt", "public")

@@ -1,4 +1,4 @@
-//! `auth_request`: another action decides whether a request may go on.
+//! `auth_request`: another action decides whether a request may continue.
 
 use harness::{Server, Site};
 use serde_json::{Value, json};

@@ -282,7 +282,7 @@ fn a_window_that_is_opened_byte_by_byte_is_not_served_for_long() {
             _ => {}
         }
     };
-    // Each was taken before the next was sent, so nothing can have swept the reason away.
+    // Each was taken before the next was sent, so the reason cannot be lost.
     assert_eq!(end, Some(CALM.to_be_bytes().to_vec()), "after {taken} bytes");
 }
 

@@ -93,8 +93,8 @@ const SCRIPT: &str = "
     if (isset($_GET['sleep'])) sleep((int) $_GET['sleep']);
     if (isset($_GET['kill'])) posix_kill(getmypid(), SIGKILL);";
 
-/// Starts a server with a route for each way to fail, in front of servers that answer nothing and
-/// garbage.
+/// Starts a server with a route for each way to fail, in front of a silent server and one that
+/// answers garbage.
 fn failing(silent: &Raw, garbage: &Raw) -> Server {
     let site = Site::script("a.php", SCRIPT);
     let php = |limits: Value| json!({"type": "php", "root": site.root(), "processes": 1, "limits": limits});

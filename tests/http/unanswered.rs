@@ -1,4 +1,5 @@
-//! `"return": 444` sends nothing, as in nginx; with `--unit` it is a status like others.
+//! `"return": 444` closes the connection without a response, as in nginx; with `--unit` it is a
+//! status like others.
 
 use std::fs;
 

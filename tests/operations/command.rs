@@ -351,7 +351,7 @@ fn a_daemon_returns_when_it_serves_and_leaves_its_pid() {
     let mut command = site.command(&address.to_string());
     let output =
         command.arg("--daemon").arg("--pid").arg(&pid_file).stderr(Stdio::null()).output().unwrap();
-    // Output ends, so nothing holds the terminal.
+    // Output ends, so no process holds the terminal.
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let mut client = harness::client::Client::connect(address);
     assert_eq!(client.get("/a.php").text(), "a");

@@ -1,4 +1,4 @@
-//! Descriptors run short: one client cannot hold them all, and requests in progress go on.
+//! Descriptors run short: one client cannot hold them all, and requests in progress continue.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -205,7 +205,7 @@ fn connections_give_way_to_what_requests_need() {
     let base = processes::descriptors(server.router()).len();
     let mut busy = Vec::new();
     let mut asked = Vec::new();
-    // Two descriptors each; a few are left before nothing more is accepted.
+    // Two descriptors each; a few are left before the server stops accepting.
     for _ in 0..(FILES as usize - FILES as usize / 8 - base - 20) / 2 {
         let mut client = server.connect();
         client.send("GET /proxied HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Upgrades that fail: the old server goes on, and one of both is in charge.
+//! Upgrades that fail: the old server continues, and one of both is in charge.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn replace(program: &Path, text: &str) {
     fs::rename(new, program).unwrap();
 }
 
-/// Asserts that the upgrade fails with a message, and that the server goes on.
+/// Asserts that the upgrade fails with a message, and that the server continues.
 fn assert_goes_on(server: &Server, expected: &str) {
     let before = (server.supervisor(), titles(server));
     let output = command(server);

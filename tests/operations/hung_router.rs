@@ -89,7 +89,7 @@ fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
 }
 
 /// Stops the router, and the supervisor, which would replace it. Returns a function that lets them
-/// go on.
+/// continue.
 fn stop_both(server: &Server) -> impl Fn() {
     let (supervisor, router) = (server.supervisor(), server.router());
     processes::signal(supervisor, Signal::STOP);

@@ -199,7 +199,7 @@ fn a_certificate_that_has_expired_or_expires_soon_is_told() {
     assert!(!told.contains("soon.pem"), "{told}");
 }
 
-/// A key that the server may not read any more, as after a restore with other rights.
+/// A key that the server may no longer read, as after a restore with other rights.
 #[test]
 fn a_key_that_cannot_be_read_any_more_is_told() {
     let authority = Authority::new();
@@ -212,7 +212,8 @@ fn a_key_that_cannot_be_read_any_more_is_told() {
     });
     let server = serve(site, document);
     let key = data.join("a.key");
-    // Root may read files without any right, so a link to nothing stands for one for it.
+    // Root may read files without any right, so a link without a target stands for an unreadable
+    // key.
     if harness::requirements::root() {
         fs::rename(&key, data.join("away")).unwrap();
         std::os::unix::fs::symlink("a.key", &key).unwrap();

@@ -19,7 +19,7 @@ fn howdah(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// Waits until `howdah status` names these parts as out, and no others.
+/// Waits until `howdah status` names exactly these parts as out.
 fn names(server: &Server, expected: &[&str]) {
     eventually(&format!("{expected:?} are out"), || {
         let (_, told) = howdah(server, &["status", "--problems"]);
@@ -261,7 +261,7 @@ fn a_root_on_a_drive_that_does_not_answer_is_told_and_others_are_still_looked_at
 }
 
 /// Each of its processes runs the worker script itself, as they would share the files that it has
-/// left open. So the prototype goes on when the script breaks.
+/// left open. So the prototype continues when the script breaks.
 #[test]
 fn processes_that_could_not_start_are_tried_again_without_a_request() {
     let site = Site::new();

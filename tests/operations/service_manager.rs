@@ -409,7 +409,7 @@ fn a_journal_that_is_not_there_is_an_error_with_advice() {
     assert!(text.contains("cannot log to the journal: /run/systemd/journal/stdout"), "{text}");
 }
 
-/// systemd makes the files of socket units accessible to everybody by default.
+/// systemd makes the files of socket units accessible to all users by default.
 #[test]
 fn a_control_socket_of_a_socket_unit_must_not_be_open_to_everybody() {
     let directory = tempfile::tempdir().unwrap();

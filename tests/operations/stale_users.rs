@@ -1,5 +1,5 @@
-//! A user that is deleted or gets another id while its application runs: its processes go on, and
-//! only the next start would fail.
+//! A user that is deleted or gets another id while its application runs: its processes continue,
+//! and only the next start would fail.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
 //! Processes of the server that a signal has stopped (SIGSTOP): each is replaced after a second,
-//! and named in the log and by `howdah status`. Work that does not need it goes on.
+//! and named in the log and by `howdah status`. Work that does not need it continues.
 
 use std::collections::HashSet;
 use std::fs;

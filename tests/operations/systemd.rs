@@ -158,7 +158,7 @@ impl Machine {
         PathBuf::from(format!("/proc/{}/root{path}", self.init))
     }
 
-    /// Writes a file in the container, which everybody can read.
+    /// Writes a file in the container, which all users can read.
     fn write(&self, path: &str, contents: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -39,7 +39,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Writes a file that everybody can read.
+    /// Writes a file that all users can read.
     fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,5 +1,5 @@
 //! Scripts that fail, workers that die, and processes that are killed: the exact losses, and that
-//! everything else goes on.
+//! everything else continues.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -96,7 +96,7 @@ fn names_of_mail_servers_are_looked_up_with_the_configured_resolver() {
 }
 
 /// Scenario: a script takes as many connections as it gets, begins a message on each, and never
-/// goes on.
+/// continues.
 #[test]
 fn a_script_that_takes_all_its_connections_stops_no_other_site() {
     if Command::new("python3").arg("--version").output().is_err() {

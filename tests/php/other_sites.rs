@@ -223,7 +223,7 @@ fn a_site_whose_database_never_answers_holds_nothing_else_up() {
     assert_eq!(columns[1..5], ["2", "0", "0", "8"], "none of its processes is idle:\n{status}");
     howdah(&["reload"]);
     others();
-    // The processes that hang go on with their requests; others start.
+    // The processes that hang continue with their requests; others start.
     howdah(&["restart", "site"]);
     others();
 }

@@ -148,7 +148,7 @@ fn a_stream_of_http_2_becomes_a_websocket() {
     assert!(settings.payload.chunks(6).any(|setting| setting == knows), "{settings:?}");
     let (head, goes_on) = answered(&mut client, 1);
     assert_eq!((head.first(), goes_on), (Some(&0x88), true), "200");
-    // Other streams go on meanwhile.
+    // Other streams continue meanwhile.
     client.get(3, "/file.txt");
     assert!(client.answer(3).is_ok());
     client.send(frame(kind::DATA, 0, 1, b"hello"));

@@ -20,7 +20,7 @@ fn readable(directory: &Path, uid: u32) -> Vec<String> {
     of_user.map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// Crashes the processes that are not the attacker's own, with a directory that everybody may write
+/// Crashes the processes that are not the attacker's own, with a directory that all users may write
 /// to as the working directory, and no limit on core files.
 fn leaves_nothing_readable(name: &str, change: impl FnOnce(Plan<'_>) -> Plan<'_>) {
     contained(name, |world: &World| {

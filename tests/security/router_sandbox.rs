@@ -155,7 +155,7 @@ fn a_document_that_leads_out_of_the_routers_reach_brings_another_router() {
     eventually("the former router has ended", || {
         server.processes().iter().all(|process| process.pid != router).then_some(())
     });
-    // The control API goes on with the new router.
+    // The control API continues with the new router.
     server.control("GET", "/status", "").succeeded();
     done.store(true, Relaxed);
     assert!(visitor.join().unwrap() > 0);

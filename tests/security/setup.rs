@@ -111,12 +111,12 @@ impl<'w> Plan<'w> {
         self
     }
 
-    /// A directory for the test's files, which everybody may read.
+    /// A directory for the test's files, which all users may read.
     pub fn base(&self) -> PathBuf {
         base(&self.site)
     }
 
-    /// A directory that everybody may write to.
+    /// A directory that all users may write to.
     pub fn data(&self) -> PathBuf {
         self.site.data()
     }

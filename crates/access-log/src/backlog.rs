@@ -54,12 +54,12 @@ pub enum Sent {
     All,
     /// The server has taken some of it.
     Some,
-    /// The server has taken nothing.
+    /// The server has taken no bytes.
     Nothing,
 }
 
 impl Backlog {
-    /// Returns true if nothing waits.
+    /// Returns true if no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

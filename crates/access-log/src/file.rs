@@ -212,7 +212,7 @@ impl LogFile {
     }
 
     /// Returns true if lines wait and no other thread sends them: the caller must call
-    /// [`LogFile::retry`] a little later, again and again, until nothing is left.
+    /// [`LogFile::retry`] a little later, again and again, until no line is left.
     pub fn claim_retry(&self) -> bool {
         self.has_backlog.load(Relaxed) && {
             let backlog = self.backlog();
@@ -341,7 +341,7 @@ impl LogFile {
                 self.set_disconnected(&error, log);
                 Attempt::NotTaken
             }
-            // The reader has gone, and nobody connects another one.
+            // The reader has gone, and the socket is not connected again.
             Err(error) => {
                 self.report(error, log);
                 Attempt::Sent

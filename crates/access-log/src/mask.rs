@@ -32,7 +32,7 @@ pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
             Some(equals) if is_masked(argument.get(..equals).unwrap_or_default(), names) => {
                 line.extend_from_slice(argument.get(..=equals).unwrap_or_default());
                 line.extend_from_slice(MASK);
-                // A value may have a `?`, or a `;`, which separates nothing in PHP.
+                // A value may have a `?`, or a `;`, which is no separator in PHP.
                 let end = behind.iter().position(|byte| b"& \"#".contains(byte));
                 rest = behind.get(end.unwrap_or(behind.len())..).unwrap_or_default();
             }

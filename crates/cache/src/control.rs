@@ -189,7 +189,7 @@ fn targeted(fields: &FieldBlock) -> Option<ResponseControl> {
     all.peek()?;
     let mut control = ResponseControl { is_targeted: true, ..ResponseControl::default() };
     all.for_each(|value| control.add(value, true));
-    // `content="ESI/1.0"` alone says nothing about storing.
+    // `content="ESI/1.0"` alone does not permit storing.
     let says_nothing = ResponseControl { is_targeted: true, ..ResponseControl::default() };
     (control != says_nothing).then_some(control)
 }

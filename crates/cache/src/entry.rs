@@ -232,7 +232,7 @@ impl Charge {
         self.0.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok().then_some(bytes)
     }
 
-    /// Counts more. Returns false if the entry is not stored any more.
+    /// Counts more. Returns false if the entry is no longer stored.
     pub fn grow(&self, bytes: u64) -> bool {
         let more = |counted: u64| (counted > 0).then(|| counted.saturating_add(bytes));
         self.0.fetch_update(Relaxed, Relaxed, more).is_ok()

@@ -147,8 +147,8 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Goes on for at most a fraction of a millisecond, or to the next word `esi`. Returns true at
-    /// the end of the page.
+    /// Continues for at most a fraction of a millisecond, or to the next word `esi`. Returns true
+    /// at the end of the page.
     ///
     /// # Errors
     /// The page has too many elements.
@@ -329,7 +329,7 @@ pub fn target<'a>(address: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
             (!host.is_empty() && authority.eq_ignore_ascii_case(host)).then_some(target)?
         }
     };
-    // Of a fragment, servers know nothing.
+    // Fragments are not sent to servers.
     let target = target.get(..memchr(b'#', target).unwrap_or(target.len()))?;
     // `//host/path` names another host.
     (target.starts_with(b"/") && !target.starts_with(b"//")).then_some(target)

@@ -32,7 +32,7 @@ pub enum Role {
     Follower(Follower),
 }
 
-/// The first request for a response. Dropping it without a result lets the others go on.
+/// The first request for a response. Dropping it without a result lets the others continue.
 #[derive(Debug)]
 pub struct Leader {
     flights: Arc<Flights>,

@@ -58,7 +58,7 @@ pub struct Lifetime {
 }
 
 /// Returns the lifetime of a response that was received at `now`, in seconds since 1970. `None` if
-/// nothing gives it one.
+/// it has none.
 pub fn lifetime(
     control: &ResponseControl,
     fields: &FieldBlock,

@@ -63,7 +63,7 @@ impl Inquiry {
         }
     }
 
-    /// Sends the result to the waiting requests. If it is dropped without that, they go on by
+    /// Sends the result to the waiting requests. If it is dropped without that, they continue by
     /// themselves.
     pub fn land(self, landing: Landing) {
         if let Some(leader) = self.leader {

@@ -5,8 +5,7 @@ use howdah_http::message::{FieldBlock, Request};
 
 use crate::control::values;
 
-/// Returns true for methods that do not change anything (RFC 9110, 9.2.1; the others are registered
-/// as safe).
+/// Returns true for methods without effects (RFC 9110, 9.2.1; the others are registered as safe).
 pub fn is_safe(method: &[u8]) -> bool {
     const SAFE: [&[u8]; 8] =
         [b"GET", b"HEAD", b"OPTIONS", b"PROPFIND", b"QUERY", b"REPORT", b"SEARCH", b"TRACE"];

@@ -14,7 +14,7 @@
 //! | `peers` | other servers that are told about purges |
 //! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
 //!
-//! The rules take time and messages as arguments; nothing here asks an application or server. Every
+//! The rules take time and messages as arguments; the crate asks no application or server. Every
 //! message is untrusted: memory is bounded, and no text of a client has an effect on the responses
 //! of others unless it is part of the key.
 #![forbid(unsafe_code)]

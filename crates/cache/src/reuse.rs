@@ -29,7 +29,7 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         None => age.saturating_sub(terms.lifetime),
     };
     let is_fresh = purged.is_none() && age < terms.lifetime;
-    // The staleness that the client accepts (RFC 5861, 4) counts where nothing forbids stale use.
+    // The staleness that the client accepts (RFC 5861, 4) counts unless stale use is forbidden.
     let accepted = if purged.is_none() && terms.may_be_stale { request.stale_if_error } else { 0 };
     let limit = terms.stale_if_error.max(accepted);
     let on_error = staleness <= limit && limit > 0;
@@ -43,8 +43,8 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         return if remaining >= request.min_fresh { Use::Fresh } else { validation };
     }
     let is_accepted = request.max_stale.is_some_and(|max| staleness <= max);
-    // A client that limits the age, or asks for a remaining lifetime, accepts nothing stale unless
-    // it says so (RFC 9111, 5.2.1.1 and 5.2.1.3).
+    // A client that limits the age, or asks for a remaining lifetime, accepts no stale response
+    // unless it says so (RFC 9111, 5.2.1.1 and 5.2.1.3).
     let wants_fresh = (request.max_age.is_some() || request.min_fresh > 0) && !is_accepted;
     if staleness < terms.stale_while_revalidate && !wants_fresh {
         return Use::WhileRevalidating;

@@ -32,7 +32,7 @@ struct Free {
     /// A bit for each chunk.
     used: Vec<u64>,
     count: u32,
-    /// Where the search for free chunks goes on.
+    /// Where the search for free chunks continues.
     cursor: u32,
 }
 

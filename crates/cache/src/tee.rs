@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Goes on for the cache alone.
+    /// Continues for the cache alone.
     fn leave(&mut self) {
         self.has_client = false;
         self.queue.clear();

@@ -192,7 +192,8 @@ impl Client {
         .map_err(|error| Failure::Failed(format!("{}: {error}", self.address)))
     }
 
-    /// Tells that the server has not answered yet. Error: there is nothing to wait for.
+    /// Tells that the server has not answered yet. Error: a signal has stopped the server, or the
+    /// timeout is over.
     fn wait(&self, time: Duration, server: Option<u32>) -> io::Result<()> {
         let stopped = server.filter(|pid| process_tree::state_of(*pid) == Some(b'T'));
         if let Some(pid) = stopped {
@@ -224,7 +225,7 @@ fn listener(stream: &UnixStream) -> Option<u32> {
     Some(peer.pid.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// Connects, and waits only for [`CONNECT_TIMEOUT`] if the server accepts nothing.
+/// Connects, and waits only for [`CONNECT_TIMEOUT`] if the server accepts no connection.
 fn connect_unix(address: &SocketAddr) -> io::Result<UnixStream> {
     let address = match (address.as_pathname(), address.as_abstract_name()) {
         (Some(path), _) => SocketAddrUnix::new(path)?,
@@ -251,8 +252,8 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// Sends a request and returns the response. Calls `wait` each time that nothing has come for a
-/// while.
+/// Sends a request and returns the response. Calls `wait` after each pause in which no bytes have
+/// arrived.
 fn exchange(
     mut stream: impl Read + Write,
     request: &[u8],

@@ -66,7 +66,7 @@ fn without_controls(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Maximum time for an answer about the state, which waits for nothing but the router.
+/// Maximum time for an answer about the state, which waits only for the router.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn execute(command: Command) -> Result<(), Failure> {

@@ -279,7 +279,7 @@ impl Peers for Counting {
             store.extend_from_slice(owner);
         }
         let message = Message { sender, store, what: what.clone(), is_soft };
-        // Other servers purge more of this application than they would have to, and miss nothing.
+        // Other servers purge more of this application than they would have to, and miss no purge.
         let all = || Message { what: Purge::All, is_soft: false, ..message.clone() }.encode();
         self.waiting().purge(&message.store, message.encode(), all);
         self.wake.notify_one();

@@ -14,7 +14,7 @@
 //! | `state` | counters, and log lines about the connections |
 //!
 //! Valkey is a help, never a condition: a request waits for it for a bounded time, and then this
-//! server decides alone. Everything in Valkey may have been written by others. Its answers are
+//! server decides alone. Any client of Valkey may have written its contents. Its answers are
 //! bounded and checked, and have an effect on limits and purges only; their text is not logged.
 #![forbid(unsafe_code)]
 

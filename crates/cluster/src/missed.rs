@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(missed, Missed::Of(vec![b"a".to_vec()]));
         assert!(!known.is_gap(at(9)));
         assert_eq!(known.compare(last(9, &[("a", 9), ("b", 2)])), Missed::Of(Vec::new()));
-        // A new one, and one that somebody has removed.
+        // A new entry, and one that an administrator has removed.
         assert_eq!(known.compare(last(9, &[("a", 9), ("c", 5)])), {
             Missed::Of(vec![b"c".to_vec(), b"b".to_vec()])
         });

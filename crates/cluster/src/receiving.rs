@@ -94,7 +94,7 @@ impl Receiving {
         if self.newest(&connection).await? < reading.received.last() {
             self.catch_up(&connection, reading).await?;
         }
-        // The stream had nothing after the last entry, although there is a newer one.
+        // The stream had no entry after the last one, although there is a newer one.
         let mut is_suspicious = false;
         loop {
             let mut command = redis::cmd("XREAD");
@@ -154,7 +154,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Carries out a message, which anybody may have written.
+    /// Carries out a message, which any client of Valkey may have written.
     fn take(&self, entry: &Entry, received: &mut Received) {
         let Some(message) = entry.message.as_deref().and_then(Message::decode) else {
             self.state.invalid.fetch_add(1, Relaxed);
@@ -220,7 +220,7 @@ fn read_last(answer: Value) -> LastEntries {
     last
 }
 
-/// Reads the answer of `XREAD` for one stream; nothing if there is no entry.
+/// Reads the answer of `XREAD` for one stream; empty if there is no entry.
 fn read_streams(answer: Value) -> Option<Vec<Entry>> {
     let streams = match answer {
         Value::Nil => return Some(Vec::new()),
@@ -243,7 +243,7 @@ fn read_entry(entry: Value) -> Option<Entry> {
     let [position, fields] = <[Value; 2]>::try_from(entry).ok()?;
     let Value::BulkString(position) = position else { return None };
     let position = Position::read(&position)?;
-    // An entry of somebody else may have other fields, and a deleted one has none.
+    // An entry of another program may have other fields, and a deleted one has none.
     let fields = match fields {
         Value::Array(fields) => fields.into_iter().map(|field| match field {
             Value::BulkString(text) => text,

@@ -17,7 +17,8 @@ use redis::Value;
 ///
 /// Arguments of each key: interval, tolerance, longest possible debt and grace in microseconds, and
 /// whether a refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a
-/// longer debt than possible, is none: somebody else has written it, or the clock was set back.
+/// longer debt than possible, does not count: another program has written it, or the clock was set
+/// back.
 pub const COUNT: &str = r"
 local now = redis.call('TIME')
 local seconds, microseconds = tonumber(now[1]), tonumber(now[2])

@@ -19,7 +19,7 @@ pub struct AddressPattern {
 }
 
 /// A list of patterns, with the meaning of [`crate::Patterns`], except that an empty list accepts
-/// nothing.
+/// no address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressPatterns {
     excluding: Vec<AddressPattern>,

@@ -156,7 +156,7 @@ impl Config {
         let mistakes = Mistakes::default();
         let read = Config::read(document, defaults, &mistakes);
         mistakes.finish_document(read).map_err(|errors| {
-            // There is an error, as nothing was read.
+            // The reading has failed, so there is an error.
             let none = || Error::new(ErrorKind::InvalidValue, String::new(), "cannot be read");
             Error::of_all(errors).unwrap_or_else(none)
         })

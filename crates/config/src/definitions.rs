@@ -24,8 +24,8 @@ impl<'a> Definitions<'a> {
     }
 
     /// Returns true if the document has a section of this name that is no object of names, or a key
-    /// that looks like the section. Either is a mistake of its own, and says nothing about names in
-    /// the section.
+    /// that looks like the section. Either is a mistake of its own, so names in the section are not
+    /// checked.
     pub fn has_mistaken(&self, section: &str) -> bool {
         let Some(document) = self.document else { return false };
         match document.get(section) {

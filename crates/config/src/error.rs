@@ -28,7 +28,7 @@ struct More {
     unknown: Option<Unknown>,
 }
 
-/// Names of a document that mean nothing to Howdah. They may be those of another server.
+/// Names of a document that Howdah does not know. They may be those of another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
     /// A key of an object.

@@ -89,7 +89,7 @@ pub struct Return {
     pub keep_query: bool,
     /// The body; `None` for an error page with a status from 400 to 599, otherwise an empty one.
     pub body: Option<Template>,
-    /// True if nothing is sent: the connection is closed, or the stream reset.
+    /// True if no response is sent: the connection is closed, or the stream reset.
     pub is_unsent: bool,
 }
 

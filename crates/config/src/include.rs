@@ -5,9 +5,9 @@
 //! file of each part, so that the control API changes no part that a file owns.
 //!
 //! An object may have `include` if it is the document, one of its members, or a member of these. In
-//! an array of steps, an object with nothing but `include` stands for the steps of the files. In
-//! all other places, `include` may be a name that the user has chosen. The `values` of a variable
-//! may be the name of a file, or a pattern: the files have the table.
+//! an array of steps, an object with only `include` stands for the steps of the files. In all other
+//! places, `include` may be a name that the user has chosen. The `values` of a variable may be the
+//! name of a file, or a pattern: the files have the table.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -112,7 +112,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Goes on to a member or an element of the value here; `None` if it has none of this name.
+    /// Continues to a member or an element of the value here; `None` if it has none of this name.
     fn enter(&mut self, step: &str) -> Parsed<Option<()>> {
         let (is_object, end) = match self.peek() {
             Some(b'{') => (true, b'}'),

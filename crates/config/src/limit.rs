@@ -211,7 +211,7 @@ pub struct LimitRule {
     pub bandwidth: Option<LimitBandwidth>,
     /// Maximum number of keys that are kept.
     pub keys: u32,
-    /// Penalties for clients that go on after refusals.
+    /// Penalties for clients that continue after refusals.
     pub penalty: Option<LimitPenalty>,
     /// Status of refusals.
     pub status: u16,
@@ -256,7 +256,7 @@ pub struct LimitBandwidth {
     pub after: u64,
 }
 
-/// Penalties for clients that go on after refusals. Times are in seconds.
+/// Penalties for clients that continue after refusals. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitPenalty {
     /// Number of refusals after which a client is blocked.

@@ -21,7 +21,7 @@ impl<E> Default for Mistakes<E> {
 }
 
 impl<E: fmt::Display> Mistakes<E> {
-    /// Keeps an error, so that the reading goes on. Error: the same one, as there are too many.
+    /// Keeps an error, so that the reading continues. Error: the same one, as there are too many.
     pub fn keep(&self, error: E) -> Result<(), E> {
         let mut errors = self.0.borrow_mut();
         if is_too_much(errors.iter().chain([&error])) {

@@ -3,8 +3,8 @@
 //!
 //! Visitors and site owners cause these look-ups. Their results are therefore kept for a while,
 //! also those without a name, and their number is limited, for each site and in total
-//! ([`turns`](crate::turns)): a request waits for its turn at most as long as for an answer.
-//! Nothing is kept of a look-up that had no turn.
+//! ([`turns`](crate::turns)): a request waits for its turn at most as long as for an answer. The
+//! result of a look-up without a turn is not kept.
 
 use std::collections::HashMap;
 use std::hash::Hash;

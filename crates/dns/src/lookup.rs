@@ -195,7 +195,7 @@ async fn query_over_tcp(
 fn reachable(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let has_route = |ip: &IpAddr| {
         let any: IpAddr = if ip.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
-        // Connecting a UDP socket sends nothing.
+        // Connecting a UDP socket sends no packet.
         Probe::bind((any, 0)).and_then(|probe| probe.connect((*ip, 9))).is_ok()
     };
     let reachable: Vec<_> = addresses.iter().copied().filter(has_route).collect();

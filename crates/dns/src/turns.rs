@@ -98,7 +98,7 @@ impl Turns {
 }
 
 impl Share {
-    /// Removes the first ones that do not wait any more; those behind them have waited less.
+    /// Removes the first ones that no longer wait; those behind them have waited less.
     fn leave_out_closed(&mut self) {
         while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
             self.waiting.pop_front();

@@ -1,8 +1,7 @@
-//! Classifies a location: script, directory, regular file, or a reason why nothing is sent. The
-//! steps:
+//! Classifies a location: script, directory, regular file, or a reason to send no file. The steps:
 //!
 //! 1. A script, by its exact name.
-//! 2. The allowed media types. This check needs no system call and reveals nothing about the disk.
+//! 2. The allowed media types. This check needs no system call and reveals no fact about the disk.
 //! 3. Names that are never sent.
 //! 4. The file, or the first existing index of the directory.
 
@@ -38,7 +37,7 @@ pub(super) enum Target<'s> {
 }
 
 impl<'s> Classifier<'s, '_> {
-    /// Classifies the location. Error: the reason why nothing is sent.
+    /// Classifies the location. Error: the reason to send no file.
     pub fn classify(&self) -> Result<Target<'s>, NotServedReason> {
         if !self.place.is_sound() {
             return Err(NotServedReason::NotFound);

@@ -11,7 +11,7 @@
 //! 2. A link of root that leads out of the document root is followed: only the administrator can
 //!    have created it.
 //! 3. Another link that leads out of the document root is followed to files of the owner of the
-//!    link, and to files in a directory of that owner that everybody may read. The owner could
+//!    link, and to files in a directory of that owner that all users may read. The owner could
 //!    publish those in other ways; any other file may be readable to the server only. A link to
 //!    procfs is refused.
 //! 4. Each link of a chain is checked against the end of the chain. Links in the path of the
@@ -245,7 +245,7 @@ struct Link {
 }
 
 /// Limit after a link out of the document root: only files of the owner of the link and files that
-/// are open to everybody are reachable.
+/// are open to all users are reachable.
 struct OwnerLimit {
     link: Link,
     /// Number of nodes up to the target of the link. Nodes beyond it are below the target.
@@ -416,7 +416,7 @@ impl Walk {
     }
 
     /// Returns true if the current position belongs to the user, or lies in a directory of the user
-    /// and everything from there on is open to everybody.
+    /// and everything from there on is open to all users.
     fn is_within_reach_of(&self, owner: u32) -> bool {
         let mut nodes = self.nodes.iter().rev().chain([&self.start]);
         let decisive = nodes.find(|node| node.owner == owner || !node.is_open_to_all());
@@ -465,7 +465,7 @@ impl Node {
         Ok(Node { file, name, is_from_link: false, id, owner, mode })
     }
 
-    /// Returns true if everybody may read the file, enter the directory or connect to the socket.
+    /// Returns true if all users may read the file, enter the directory or connect to the socket.
     /// The group must be permitted as well, since a mode can exclude a group that the user is in.
     fn is_open_to_all(&self) -> bool {
         let needed = match self.mode & S_IFMT {

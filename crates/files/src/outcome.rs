@@ -21,7 +21,7 @@ pub enum ServeOutcome {
     Script(ScriptPath),
     /// The request is for a directory whose files are listed.
     Listing(Box<Listing>),
-    /// There is nothing to send: the share's fallback is used, or an error is sent.
+    /// There is no file to send: the share's fallback is used, or an error is sent.
     NotServed(NotServedReason),
 }
 

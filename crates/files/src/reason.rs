@@ -1,9 +1,9 @@
-//! Reasons why there is nothing to send.
+//! Reasons to send no file.
 
 use howdah_http::error_status::RequestError;
 use rustix::io::Errno;
 
-/// Reason why there is nothing to send.
+/// Reason to send no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotServedReason {
     /// No such file, a directory without an index, not a regular file, or a name that is never

@@ -15,7 +15,7 @@
 //! systems that do not report all changes (`filesystems`), and everything if there are no more
 //! watches. A few changes are not reported: those through a shared mapping of a file, and a file
 //! system that is mounted over a directory. All facts are therefore compared with the disk after
-//! [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). Nothing is opened for reading here.
+//! [`REVALIDATION_INTERVAL`](crate::REVALIDATION_INTERVAL). The module opens no file for reading.
 
 mod filesystems;
 mod follow;
@@ -66,7 +66,7 @@ pub struct WatchedView<'a, T, A> {
 pub enum WatchedEntry {
     /// The answer needs a look at the disk.
     Unknown,
-    /// There is nothing.
+    /// There is no file.
     Missing,
     /// There is this. A link has not been followed.
     Entry(Inspected),
@@ -242,7 +242,7 @@ impl<T: Clone, A: Clone> Watched<T, A> {
         self.roots.borrow().all.iter().map(|root| root.state.borrow().known.bytes()).sum()
     }
 
-    /// Forgets everything; requests that run know nothing any more.
+    /// Forgets everything, also for requests in progress.
     fn forget_all(&self, kernel: &mut Kernel) {
         let mut roots = self.roots.borrow_mut();
         for root in roots.all.drain(..) {
@@ -322,7 +322,7 @@ impl<T, A: Clone> State<T, A> {
         }
     }
 
-    /// Forgets a directory and everything below it. Without its root, nothing is known.
+    /// Forgets a directory and everything below it. Without its root, no fact is known.
     fn drop_below(&mut self, root: &Root<T, A>, directory: &[u8], kernel: &mut Kernel) {
         for (path, known) in self.known.take(directory) {
             let user = |role| User { root: root.index, role };

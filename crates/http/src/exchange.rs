@@ -166,7 +166,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Returns the next bytes of the body, never empty; `None` at its end. The first call tells a
-    /// client that waits for `100 Continue` to go on.
+    /// client that waits for `100 Continue` to send it.
     ///
     /// # Errors
     /// The body cannot be read further; the handler answers with [`RequestError::Body`].
@@ -193,8 +193,8 @@ impl<'c> Exchange<'c> {
         self.carrier.trailer()
     }
 
-    /// Sends an interim response (1xx except 101) with those of `fields` that it may have. Does
-    /// nothing for HTTP/1.0, which has no interim responses.
+    /// Sends an interim response (1xx except 101) with those of `fields` that it may have. No
+    /// effect for HTTP/1.0, which has no interim responses.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
         self.carrier.queue_interim(status, &self.interim_fields.of(fields))?;
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
@@ -258,8 +258,8 @@ pub trait Carrier: BodySource {
     fn body_len(&self) -> Option<u64>;
     /// Sets the maximum length of the body in bytes.
     fn limit_body(&self, max: u64);
-    /// Records that the handler only waits for more of the body, or no longer waits. The connection
-    /// may be evicted meanwhile.
+    /// Records whether the handler only waits for more of the body. The connection may be evicted
+    /// meanwhile.
     fn awaits_body(&self, _waits: bool) {}
     /// Returns false if the owner of the request, which is known now, has no memory left for it.
     /// The handler then returns a response at once, which is not sent.
@@ -340,9 +340,9 @@ impl Carrier for WithoutBody<'_> {
 /// State of a connection that the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disconnect {
-    /// The client sends nothing more; most likely it has closed the connection.
+    /// The client has ended its sending; most likely it has closed the connection.
     Closed,
-    /// The connection is broken: nothing can be sent.
+    /// The connection is broken.
     Reset,
 }
 
@@ -354,8 +354,8 @@ pub struct RequestRecord<'a> {
     /// The request; `None` if its head was refused.
     pub request: Option<&'a Request>,
     /// Request line of a refused head, as far as it arrived; otherwise empty. A head that is
-    /// incomplete when the client disconnects counts as refused with status 400, though nothing was
-    /// sent.
+    /// incomplete when the client disconnects counts as refused with status 400, though no response
+    /// was sent.
     pub refused_line: &'a [u8],
     /// Reason for which the head was refused.
     pub refusal: Option<&'static str>,

@@ -2,8 +2,8 @@
 //! and in total.
 //!
 //! Each kind of memory has a [`Budget`]. A [`Charge`] is the share of one request or response in
-//! it; a short one takes nothing. Content that several responses send at the same time, such as a
-//! page in the cache, counts once.
+//! it; a short one is free. Content that several responses send at the same time, such as a page in
+//! the cache, counts once.
 //!
 //! If no memory is left, a body goes to a file, a connection reads and sends in smaller parts, and
 //! a page is not put together. A proxy, or a program on the same machine, sends the requests of
@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use crate::client::network;
 
-/// Size in bytes up to which a request or a response takes nothing.
+/// Size in bytes up to which a request or a response is free.
 pub const FREE_BYTES: usize = 16 << 10;
 
 /// Memory in bytes that each site has, even if other sites have used up the rest.
@@ -345,7 +345,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Creates a charge of nothing.
+    /// Creates a charge of 0 bytes.
     pub fn new(budget: &'static Budget, owner: Owner) -> Charge {
         Charge { budget, owner, share: Share::default() }
     }

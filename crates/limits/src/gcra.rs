@@ -2,8 +2,8 @@
 //!
 //! A key has a due time: the time at which its requests so far would have arrived, had they come at
 //! the configured rate. Each admitted request moves it by one interval. A request conforms if the
-//! due time is then at most a burst ahead. Nothing has to run between requests, and the result does
-//! not depend on when or on which thread they are checked.
+//! due time is then at most a burst ahead. No timer runs between requests, and the result does not
+//! depend on when or on which thread they are checked.
 //!
 //! Without a burst, a request that comes a moment after the due time would move all later ones by
 //! that moment, and a client that asks all the time would get less than the rate. The due time may

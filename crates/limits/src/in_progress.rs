@@ -39,7 +39,7 @@ impl<T> InProgress<T> {
         }
     }
 
-    /// Removes a state: its request is no longer in progress.
+    /// Removes a state: its request has ended.
     pub fn remove(&self, number: Number) -> Option<T> {
         self.0.borrow_mut().states.remove(&number)
     }

@@ -1,5 +1,5 @@
 //! Limits of requests by key: how often, how many at once, how fast, and penalties for clients that
-//! go on.
+//! ignore refusals.
 //!
 //! 1. [`rules`] are those of one listener or action. [`check`] takes a request through them
 //!    and returns one verdict: admit, wait, refuse, or close the connection without a response.

@@ -1,4 +1,4 @@
-//! Penalties for keys that go on after refusals.
+//! Penalties for keys that ignore refusals.
 //!
 //! After a number of refusals, a key is blocked for a time, which doubles with each further penalty
 //! up to a maximum. Requests during a block are refused and count. Refusals are forgotten when the

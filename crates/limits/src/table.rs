@@ -7,8 +7,8 @@
 //! its place is free. If a bucket has no free place and cannot grow, the key with the least debt
 //! makes room for a key with at least as much; a key with less debt than all is not kept. So a
 //! client that sends each request under another key replaces only its own keys, never that of an
-//! offender, and keys that are not kept are admitted: nobody is locked out. How many were not kept
-//! is counted.
+//! offender, and keys that are not kept are admitted: no client is locked out. Keys that were not
+//! kept are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};

@@ -178,7 +178,7 @@ pub struct Zones {
 
 impl Zones {
     /// Creates the zones of a document. A zone that `previous` has with the same key and size keeps
-    /// its counters: a change of the configuration pardons nobody.
+    /// its counters: a change of the configuration keeps all penalties.
     pub fn new(config: &Config, previous: Option<&Zones>) -> Zones {
         let mut zones = HashMap::new();
         for rule in config.limit_rules() {

@@ -22,7 +22,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 pub(crate) enum Problem {
     /// The connection has failed.
     Connection(io::Error),
-    /// The server has sent something that is no reply, or one that nobody asked for.
+    /// The server has sent something that is no reply, or an unsolicited reply.
     Protocol(&'static str),
     /// The TLS handshake has failed.
     Tls(String),
@@ -188,7 +188,7 @@ impl Session {
     pub(crate) async fn text(&mut self, piece: &[u8]) -> Result<(), Problem> {
         match self.stream.write_all(piece).await {
             Ok(()) => Ok(()),
-            // The server may have said why it does not go on.
+            // The server may have said why it does not continue.
             Err(error) => match self.reply().await {
                 Ok(reply) => Err(Problem::Refused { command: "message".to_owned(), reply }),
                 Err(_) => Err(error.into()),

@@ -230,7 +230,7 @@ impl Instance {
         }
     }
 
-    /// Tells all workers to exit when nothing is queued.
+    /// Tells all workers to exit when the queue is empty.
     pub fn close(&self) {
         self.closed.store(true, Release);
         self.region.close();

@@ -42,7 +42,7 @@ impl From<&Failure> for RequestError {
     }
 }
 
-/// Number of bytes of a response from which on it is sent although the script goes on and has not
+/// Number of bytes of a response from which on it is sent although the script continues and has not
 /// flushed: half of a ring.
 const MAX_HELD: u64 = 64 << 10;
 
@@ -68,8 +68,8 @@ pub enum Event {
     SendStatus,
     /// Read the rest of the request's output from the worker's pipe.
     TakeOutput,
-    /// Log the reason why the response could not be stored. The response has failed; the worker has
-    /// done nothing wrong.
+    /// Log the reason why the response could not be stored. The response has failed without a fault
+    /// of the worker.
     SpoolFailed(String),
     /// The worker is free.
     Done(RequestUsage),

@@ -125,7 +125,8 @@ impl<T: Queued> WaitingList<T> {
         self.len += 1;
     }
 
-    /// Adds requests in front of those of their flows, the youngest first. They no longer run.
+    /// Adds requests in front of those of their flows, the youngest first. They have stopped
+    /// running.
     pub fn take_back(&mut self, requests: impl IntoIterator<Item = T>) {
         for request in requests {
             self.ended(request.flow());

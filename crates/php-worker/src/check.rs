@@ -38,7 +38,7 @@ const UPLOADS: &str = "upload_tmp_dir";
 pub struct Known {
     /// Names and values of settings.
     pub values: Vec<(String, String)>,
-    /// The files that PHP was started from; empty if nothing is known.
+    /// The files that PHP was started from; empty if they are unknown.
     pub files: Vec<String>,
 }
 

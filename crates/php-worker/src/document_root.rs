@@ -3,8 +3,8 @@
 //! A deployment that replaces a link (`current` → `releases/7`) takes effect between two requests
 //! and never within one. PHP, which caches resolved paths for minutes, gets paths without links.
 //!
-//! A root without links costs nothing; one with links costs one `stat`, which detects a new target.
-//! Each root is resolved again once a second, in case directories were renamed.
+//! A root without links costs no system call; one with links costs one `stat`, which detects a new
+//! target. Each root is resolved again once a second, in case directories were renamed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

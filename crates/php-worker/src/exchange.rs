@@ -37,7 +37,7 @@ const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
 /// Interval at which a worker that waits for the router checks that it still runs.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum length of a message in the log; the router makes no longer records.
+/// Maximum length of a message in the log; longer ones are not logged.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The client has disconnected, or the router has ended: the response has no reader.
@@ -212,7 +212,7 @@ impl<'a> Exchange<'a> {
         self.put(Kind::Head, &head)
     }
 
-    /// Ends the response while the script goes on. Returns false if it was complete before.
+    /// Ends the response while the script continues. Returns false if it was complete before.
     pub fn finish(&mut self) -> bool {
         if self.stage == Stage::Ended {
             return false;
@@ -443,8 +443,8 @@ pub fn wake_thread(events: &[OwnedFd], thread: u64) {
         match rustix::io::write(event, &1u64.to_ne_bytes()) {
             // Only a hostile worker can have filled the counter; the router notices that.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-            // The script has closed the descriptor. Nobody would notice the responses of this
-            // worker, but the router notices its end.
+            // The script has closed the descriptor. The router would not notice the responses of
+            // this worker, but notices its end.
             Err(_) => process::exit_now(1),
         }
     }

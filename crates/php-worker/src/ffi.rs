@@ -148,7 +148,7 @@ struct RawPause {
     pause: Option<extern "C" fn(*mut c_void, *mut RawSettings)>,
 }
 
-/// Settings with which the start of PHP goes on in a new process.
+/// Settings with which the start of PHP continues in a new process.
 #[derive(Debug)]
 pub struct Settings {
     /// Text in the syntax of `php.ini` that overrides the file.
@@ -278,8 +278,8 @@ impl Php {
 
     /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and
     /// preloading start, calls `pause`, which forks and returns in new processes only, each of
-    /// which goes on with the settings that it returns. `check`, error, `on_exit` and panics as for
-    /// [`Php::start`].
+    /// which continues with the settings that it returns. `check`, error, `on_exit` and panics as
+    /// for [`Php::start`].
     pub fn start_paused<C: FnMut(), P: FnOnce() -> Settings>(
         ini_file: Option<&str>,
         check: C,

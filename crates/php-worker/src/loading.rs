@@ -26,8 +26,8 @@ static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
 static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
 
-/// Checks that the document roots exist and can be entered: an application without them has nothing
-/// to run.
+/// Checks that the document roots exist and can be entered: an application without them has no
+/// scripts.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
         directory::check(root).map_err(|problem| Problem::no_root(key, problem.reason))?;
@@ -88,7 +88,7 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
     let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();
     match ini_file.map(|file| (file, check_ini_file(file))) {
-        // PHP and Unit go on without the file, and documents rely on that.
+        // PHP and Unit continue without the file, and documents rely on that.
         Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
             let notice = format_args!("there is no {file}; php.ini of the system is used");
             notices.push(Problem::at("options/file", notice));
@@ -158,8 +158,8 @@ pub fn use_sendmail(path: &str) {
     }
 }
 
-/// Begins to load PHP in a fork of a process that has begun it: returns the settings to go on with.
-/// From then until [`loading_ends`], the end of the process is reported to the supervisor.
+/// Begins to load PHP in a fork of a process that has begun it: returns the settings to continue
+/// with. From then until [`loading_ends`], the end of the process is reported to the supervisor.
 pub fn begin(
     supervisor: &Supervisor,
     spec: &ApplicationSpec,

@@ -1,13 +1,13 @@
 //! The directory of OPcache's lock file.
 //!
 //! OPcache creates the file when PHP is loaded, in `/tmp` even if `TMPDIR` is set, readable and
-//! writable for everybody, and removes its name at once. Another site's script that opens it in
+//! writable for all users, and removes its name at once. Another site's script that opens it in
 //! between can hold its lock for ever, and PHP waits for that. So the file is created in a
 //! directory that only this process's user can enter and that exists only while PHP is being
-//! loaded. Its name is random, so that nobody can take it first. Without a directory, OPcache gets
-//! a path that is none, and does not start: otherwise it would use `/tmp` itself. The directory is
-//! the default of `opcache.lockfile_path`, which `php.ini` and the application's settings can
-//! change.
+//! loaded. Its name is random, so that no other user can take it first. Without a directory,
+//! OPcache gets an invalid path, and does not start: otherwise it would use `/tmp` itself. The
+//! directory is the default of `opcache.lockfile_path`, which `php.ini` and the application's
+//! settings can change.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -64,7 +64,7 @@ fn make_in(place: &Path) -> Option<LockDirectory> {
     None
 }
 
-/// Returns a name that nobody can guess.
+/// Returns a name that cannot be guessed.
 fn random_name() -> String {
     let mut random = [0; 16];
     // A root directory of its own may have no devices.

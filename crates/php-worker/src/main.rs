@@ -89,7 +89,7 @@ use crate::lock_directory::LockDirectory;
 const OUT_OF_MEMORY_PREFERENCE: i32 = 500;
 
 fn main() -> ExitCode {
-    // The process goes on without: it only chooses which process the kernel kills.
+    // A failure is ignored: the preference only chooses which process the kernel kills.
     let _ = process::prefer_when_memory_runs_out(OUT_OF_MEMORY_PREFERENCE);
     // Before anything of PHP: scripts run as the same user, and a script that could trace the
     // prototype could send reports in its name.

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketAddrUnix;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
-/// Devices whose descriptors carry nothing from one process to another.
+/// Devices whose descriptors carry no data from one process to another.
 const HARMLESS: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
 
 /// The files of the open descriptors, by descriptor, without [`HARMLESS`] devices and `/proc`.
@@ -72,7 +72,7 @@ impl OpenFiles {
 }
 
 /// Returns the address that a descriptor of this process is connected to: the number of a socket
-/// tells an administrator nothing.
+/// does not help an administrator.
 fn peer(fd: i32) -> Option<String> {
     let this = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
     let socket = rustix::process::pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()?;

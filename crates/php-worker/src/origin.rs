@@ -3,7 +3,7 @@
 //!
 //! The prototype trusts a template no more than a worker: it runs code of the application. Each of
 //! its reports answers a request, or is a violation, after which it is killed. If it ends, the next
-//! request for a worker starts another one; the workers go on.
+//! request for a worker starts another one; the workers continue.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -352,7 +352,7 @@ impl Origin {
             events = self.receive();
             let how = match exit {
                 Exit::Status(status) => format!("its template exited with status {status}").into(),
-                // By somebody, or for want of memory: its script may work.
+                // An administrator may have killed it, or memory ran out: its script may work.
                 Exit::Signal(signal) if i32::from(signal) == signals::SIGKILL => {
                     Refusal::temporary("its template was killed by signal 9")
                 }

@@ -2,8 +2,8 @@
 //! one request after the other (`frankenphp_handle_request()`).
 //!
 //! 1. The script boots: it runs until it asks for its first request.
-//! 2. In a template, that call forks workers, in which it goes on. In a worker that boots by
-//!    itself, it goes on at once.
+//! 2. In a template, that call forks workers, in which it continues. In a worker that boots by
+//!    itself, it continues at once.
 //! 3. Each further call serves a request, see [`worker`](crate::worker).
 
 use std::ffi::{CStr, CString};
@@ -103,7 +103,7 @@ pub fn run_script(
 }
 
 /// Handles a request for the target `target` in the running script and drops its response. Returns
-/// false if the process must not go on after it.
+/// false if the process must not continue after it.
 pub fn warm_up(application: &Application, script: &WorkerScript, target: &str) -> bool {
     let variables = Variables::new(script, target);
     let result = application.php.handle_resident(&variables.params(), 0, None);

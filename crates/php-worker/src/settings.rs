@@ -1,7 +1,7 @@
 //! The application's settings in the syntax of `php.ini`.
 //!
 //! PHP reads them after the file and before it loads extensions, some of which need them then
-//! (`opcache.memory_consumption`, `extension`). Values are literal: nothing in them is evaluated.
+//! (`opcache.memory_consumption`, `extension`). Values are literal: they are not evaluated.
 //! Settings of the administrator are locked once PHP is loaded. `disable_functions` and
 //! `disable_classes` add to those of the file.
 

@@ -3,7 +3,7 @@
 //!
 //! The template has run code of the application. The prototype trusts it no more than a worker: it
 //! has no descriptor of the prototype, and can only report children of the prototype as workers.
-//! Workers are children of the prototype, and go on if the template ends.
+//! Workers are children of the prototype, and continue if the template ends.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! The stack of a worker's script, read from the worker's memory while it runs.
 //!
 //! The worker does not cooperate: tracing works while it computes or waits in a system call, and
-//! costs workers without a trace nothing. The memory may be changing, and a hostile script may have
-//! written anything to it: every length and depth is limited, and a reading counts only if a second
-//! one confirms it.
+//! has no cost for workers without a trace. The memory may be changing, and a hostile script may
+//! have written any bytes to it: every length and depth is limited, and a reading counts only if a
+//! second one confirms it.
 
 use crate::ffi::Layout;
 

@@ -21,7 +21,7 @@ pub fn refusal(ini: &IniFiles, extension_dir: &Path) -> Option<String> {
     for directory in &ini.directories {
         match fs::read_dir(directory) {
             Ok(entries) => {
-                // PHP reads no others.
+                // PHP reads only these.
                 let is_read =
                     |path: &PathBuf| path.extension() == Some("ini".as_ref()) && path.is_file();
                 files.extend(entries.flatten().map(|entry| entry.path()).filter(is_read));
@@ -70,7 +70,7 @@ fn refusal_of_line(line: &str, extension_dir: &Path) -> Option<String> {
     if !value.bytes().all(is_plain) {
         return Some(format!("{name} is neither a name nor a path"));
     }
-    // A name is looked for in a directory in which nobody else can put a file; a path that leads
+    // A name is looked for in a directory in which no other user can put a file; a path that leads
     // nowhere yet could be one of another user by the time it is loaded.
     let may_be_missing = !value.contains('/');
     let problem = |path: &PathBuf| match protected(path) {

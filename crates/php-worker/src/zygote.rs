@@ -221,7 +221,7 @@ impl Zygote {
 
 impl Child {
     /// Waits for the specification of the application and takes its role. Returns the settings with
-    /// which the start of PHP goes on. On failure, reports it and ends the process.
+    /// which the start of PHP continues. On failure, reports it and ends the process.
     fn begin(self) -> (Beginning, Settings) {
         let _ = process_tree::adopt_orphans();
         let hello = match self.supervisor.first_message() {

@@ -1,4 +1,4 @@
-//! Changes that a request to a worker script makes in PHP: the next request sees nothing of them,
+//! Changes that a request to a worker script makes in PHP: they are invisible to the next request,
 //! as in the classic mode, or the worker ends, and the reason names the change.
 
 mod harness;
@@ -158,7 +158,7 @@ const LEAKS: &[Leak] = &[
 const NOT_UNDONE: [&str; 5] =
     ["mb_regex_set_options", "textdomain", "bindtextdomain", "bind_textdomain_codeset", "pcntl_"];
 
-/// Code for `state`, and for a change: without the extension, nothing happens.
+/// Code for `state`, and for a change: without the extension, it has no effect.
 fn guarded(code: &str) -> String {
     let function: String = code
         .trim_start_matches('@')

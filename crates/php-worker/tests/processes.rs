@@ -314,7 +314,7 @@ fn the_prototype_measures_what_workers_cost() {
     let mut application = Application::start_with(2, &|spec| {
         spec.ini_admin = vec![("memory_limit".into(), "100M".into())]
     });
-    // The title that a worker sets hides nothing.
+    // The title that a worker sets does not hide its processes.
     application.run(
         "file_put_contents('/proc/self/comm', \"\\xff\"); $x = str_repeat('x', 50 << 20);
          $x = null; for ($i = 0; $i < 1e6; $i++);",

@@ -14,7 +14,7 @@ const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 
 const SECOND: WorkerId = WorkerId { index: 1, incarnation: 0 };
 
-/// Lets a stopped process go on.
+/// Lets a stopped process continue.
 const SIGCONT: i32 = 18;
 
 #[test]

@@ -1,5 +1,5 @@
 //! PHP's time limits: processor time of a script, counted from its own start, although the worker
-//! goes on.
+//! continues.
 
 mod harness;
 

@@ -85,7 +85,7 @@ impl Listings {
             // Not closed, so there is always a permit in the end.
             let permit = jobs.acquire_owned().await;
             let made = tokio::task::spawn_blocking(move || {
-                // The helper goes on if the client is gone.
+                // The helper continues if the client is gone.
                 let _permit = permit;
                 let (listing, path, order) = key;
                 listing.render(&path, order)
@@ -123,7 +123,7 @@ impl Slot {
     /// Returns true if the listing is being made, or was made a short time ago.
     fn is_fresh(&self, now: Instant) -> bool {
         let Some((_, made_at)) = self.cell.get() else {
-            // A job without a waiting request goes on no longer; another request begins anew.
+            // A job without a waiting request stops; another request begins anew.
             return Arc::strong_count(&self.cell) > 1;
         };
         let cost = made_at.saturating_duration_since(self.started_at);

@@ -10,8 +10,8 @@ use howdah_sys::log::Level;
 
 use crate::context::Context;
 
-/// Returns the response for an error that the pipeline has met. Logs the reason, if nothing else
-/// has logged it.
+/// Returns the response for an error that the pipeline has met. Logs the reason, if it is not
+/// logged yet.
 pub fn refuse(context: &Context<'_>, exchange: &Exchange<'_>, error: RequestError) -> Response {
     let reason = match error {
         RequestError::NotRunning => {

@@ -2,7 +2,7 @@
 //! servers, and its lines of the access log.
 //!
 //! `connection` serves connections with it, `accept` accepts them, and `router::thread_loop` runs
-//! the thread. Threads share the configuration and the queues ([`Shared`]), and nothing else.
+//! the thread. Threads share only the configuration and the queues ([`Shared`]).
 
 mod command;
 mod listeners;
@@ -196,7 +196,7 @@ impl RouterThread {
                 pause = match file.retry(&shared.log) {
                     Sent::All => return,
                     Sent::Some => MIN_RETRY_PAUSE,
-                    // No configuration has the log any more, so it is not reconnected.
+                    // The log has left the configuration, so it is not reconnected.
                     Sent::Nothing if Arc::strong_count(&file) == 1 => return,
                     Sent::Nothing => (2 * pause).min(MAX_RETRY_PAUSE),
                 };
@@ -214,7 +214,7 @@ impl RouterThread {
 /// Pause before lines are sent again to a log server that is slow for a moment.
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Maximum pause, for a server that takes nothing.
+/// Maximum pause, for a server that takes no lines.
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns the lower 32 bits of the wall clock's seconds.

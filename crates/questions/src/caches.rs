@@ -20,7 +20,7 @@ pub struct CacheStatus {
     pub stale: u64,
     /// Requests answered with the response to another request, which they have waited for.
     pub collapsed: u64,
-    /// Requests for which nothing was stored.
+    /// Requests without a stored response.
     pub misses: u64,
     /// Requests that the rules of the cache exclude.
     pub bypassed: u64,

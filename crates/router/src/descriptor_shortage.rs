@@ -48,8 +48,8 @@ pub fn has_pending_client(socket: &OwnedFd) -> bool {
     poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until there is room or no client waits in the backlog any more. Closes connections that
-/// wait for their clients, if there are any.
+/// Waits until there is room or the backlog is empty. Closes connections that wait for their
+/// clients, if there are any.
 pub async fn make(thread: &Rc<RouterThread>, listener: &str, socket: &OwnedFd) {
     // At first only of clients with more than one: another thread may have a heavier client.
     let mut least = 2;

@@ -16,7 +16,7 @@ impl DiskProgress {
         self.set(Some((Instant::now(), place.into())));
     }
 
-    /// Says that there is nothing to read for a while: the time does not count.
+    /// Says that the caller reads nothing for a while: the time does not count.
     pub fn computes(&self) {
         self.set(None);
     }

@@ -43,7 +43,7 @@ impl Stream {
         Stream { socket: Socket::Fresh(accepted), unread: None }
     }
 
-    /// Acknowledges received data at once. After a handshake the server may have nothing to send
+    /// Acknowledges received data at once. After a handshake the server may have no data to send
     /// that would carry the acknowledgement, and until it arrives (usually after 40 ms) Nagle's
     /// algorithm may keep the client's request back.
     pub fn acknowledge(&self) {
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     /// Data is always available on the connection, so its socket is never registered, and without a
-    /// budget its thread would serve nothing else.
+    /// budget its thread would serve no other connection.
     #[tokio::test]
     async fn a_client_that_never_pauses_lets_others_have_their_turn() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -55,7 +55,7 @@ const MAX_PASSES: usize = 256;
 pub struct Routed<'s> {
     /// Options of the actions on its way.
     pub effects: Effects<'s>,
-    /// The action for paths that name nothing, of a share with `.htaccess` files.
+    /// The action for paths that name no file, of a share with `.htaccess` files.
     pub fallback: Option<&'s Action>,
     /// The site of the last action that belongs to one.
     site: Option<&'s Arc<str>>,
@@ -499,7 +499,7 @@ fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) 
     let unread = request.handling.unread_database();
     let values: Vec<_> =
         variables.iter().map(|(name, value)| (name, source.expand(value))).collect();
-    // Variables of a script decide nothing here.
+    // Variables of a script have no effect here.
     request.handling.set_unread_database(unread);
     let additions = request.additions.get_or_insert_default();
     // A decoded argument may have a NUL, which would end the value for PHP.

@@ -147,7 +147,7 @@ impl Reader {
                 self.in_angle = Some(String::new());
             }
             '>' if self.is_in_angle => self.is_in_angle = false,
-            // The route before an address (RFC 5322, 4.4), which nobody uses.
+            // The route before an address (RFC 5322, 4.4), which is obsolete.
             ':' if self.is_in_route() => self.in_angle = Some(String::new()),
             // The name of a group.
             ':' if self.in_angle.is_none() && !self.text.contains('@') => self.text.clear(),

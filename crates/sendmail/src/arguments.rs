@@ -27,7 +27,7 @@ const WITH_ATTACHED: &str = "Abdeq";
 
 impl Arguments {
     /// Reads a command line without the name of the program. Options that concern a queue, a
-    /// settings file or reports are accepted and change nothing. Error: the argument that is wrong.
+    /// settings file or reports are accepted and ignored. Error: the argument that is wrong.
     pub fn parse(arguments: &[String]) -> Result<Arguments, String> {
         let mut found = Arguments::default();
         let mut rest = arguments.iter();

@@ -1,7 +1,7 @@
 //! SMTP on standard input and output (`sendmail -bs`), as mail libraries use it.
 //!
 //! Lines end with a carriage return and a line feed. A bare line feed does not: a text with
-//! `<LF>.<LF>` in it would end there and go on with commands.
+//! `<LF>.<LF>` in it would end there and continue with commands.
 
 use crate::address::Address;
 use crate::{MAX_MESSAGE_BYTES, MAX_RECIPIENTS};
@@ -20,7 +20,7 @@ pub struct Conversation {
 /// The step after a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: the text goes on.
+    /// No reply: the text continues.
     Continue,
     /// Answer.
     Answer(String),

@@ -36,8 +36,8 @@ pub(crate) struct Changes {
     /// Another change waits for the one that was asked for last.
     pub(crate) is_hurried: bool,
     former: VecDeque<Former>,
-    /// Numbers of former configurations, the oldest first, and when the router cannot use them any
-    /// more.
+    /// Numbers of former configurations, the oldest first, and when the router can no longer use
+    /// them.
     former_generations: VecDeque<(u32, Instant)>,
 }
 

@@ -1,5 +1,5 @@
-//! Checks for `howdah check` whether the supervisor could run a document. Nothing is created,
-//! changed or bound.
+//! Checks for `howdah check` whether the supervisor could run a document. The checks create, change
+//! and bind nothing.
 //!
 //! Steps without side effects are carried out by the code of the server: a prototype is started and
 //! takes the application's user. The other steps are only checked: no control group is entered, no
@@ -129,8 +129,8 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
     }
 }
 
-/// Leaves the part of a specification out that a mistake is in, so that others are found. `gone`
-/// gets document roots that are left out. Returns false if nothing is left out.
+/// Leaves out the part of a specification that has a mistake, so that further mistakes are found.
+/// `gone` gets document roots that are left out. Returns false if no part is left out.
 fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> bool {
     match key {
         // Other users may not enter the directories of the user that is missing.

@@ -52,7 +52,7 @@ impl ControlGroups {
 
     /// Kills all processes in a group that this process has created, unless one of the `others` is
     /// that group or below it. The kernel kills them at once, so that none can escape by forking.
-    /// Does nothing before Linux 5.14.
+    /// No effect before Linux 5.14.
     pub(crate) fn kill<'a>(&self, group: &str, others: impl Iterator<Item = &'a str>) {
         let Some(root) = root() else { return };
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

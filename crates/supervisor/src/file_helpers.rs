@@ -3,7 +3,7 @@
 //!
 //! A network drive that does not answer stops the process that opens a file on it, or asks for its
 //! attributes, for as long as it likes. A [`Task`] is therefore carried out by a process that is
-//! forked from this one and sends back the open file. It goes on with further tasks until it has
+//! forked from this one and sends back the open file. It continues with further tasks until it has
 //! had none for a moment: a document may name thousands of files.
 //!
 //! - A task that takes longer than [`SLOW`] does not delay the others: another process does them.
@@ -47,7 +47,7 @@ pub(crate) type Done = (Errand, Outcome);
 #[derive(Default)]
 pub(crate) struct FileHelpers {
     running: Vec<Running>,
-    /// Processes that have nothing to do any more and are about to end.
+    /// Processes that have no more tasks and are about to end.
     ending: Vec<u32>,
     waiting: VecDeque<Waiting>,
 }

@@ -64,7 +64,7 @@ impl Liveness {
         self.unanswered.take_if(|unanswered| number.wrapping_sub(unanswered.number) as i32 >= 0);
     }
 
-    /// Returns the time of the next [`Liveness::look`]; `None` if nothing is owed.
+    /// Returns the time of the next [`Liveness::look`]; `None` if no answer is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.unanswered.as_ref().map(|unanswered| unanswered.looked + LOOK_INTERVAL)
     }
@@ -96,7 +96,7 @@ impl Unanswered {
         };
         let before = self.cpu.replace(cpu);
         if wants_processor {
-            // The first look has nothing to compare with.
+            // The first look has no earlier one to compare with.
             self.counted +=
                 before.map_or(Duration::ZERO, |before| cpu.saturating_sub(before)).min(step);
             return;

@@ -1,10 +1,10 @@
 //! Mail of applications: the connections of their scripts to the mail process, and that process.
 //!
 //! An application has one end of a packet socket, on which it can receive alone. Its packets are
-//! connections: the application's ends of two pipes. There is one that nobody has used at any time.
-//! When something is written to it, the supervisor passes the other ends to the mail process, with
-//! the name of the application, and offers the next one. So the mail process has no socket of a
-//! script, which could send descriptors, and a script cannot choose in whose name it writes.
+//! connections: the application's ends of two pipes. One connection is unused at any time. When
+//! bytes are written to it, the supervisor passes the other ends to the mail process, with the name
+//! of the application, and offers the next one. So the mail process has no socket of a script,
+//! which could send descriptors, and a script cannot choose in whose name it writes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Submissions {
     socket: OwnedFd,
-    /// The connection that nobody has used.
+    /// The unused connection.
     next: Option<Connection>,
     in_progress: u32,
     /// Earliest time of the next connection.

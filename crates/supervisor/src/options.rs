@@ -46,7 +46,7 @@ pub struct Options {
     pub private_user: Option<u32>,
     /// The configuration document that the router begins with.
     pub document: Vec<u8>,
-    /// Derives the grants of a document; `None`: the router is granted nothing.
+    /// Derives the grants of a document; `None`: the router gets no grants.
     pub grants: Option<DeriveGrants>,
     /// Name of the document in error messages.
     pub origin: String,
@@ -109,7 +109,7 @@ pub struct Options {
     /// Time after which the service manager ends a server that does not answer; `None` without a
     /// watchdog.
     pub watchdog: Option<Duration>,
-    /// Called once the server has started; with false if nothing is served before the configuration
+    /// Called once the server has started; with false if no site is served before the configuration
     /// is corrected through the control API.
     pub on_serving: Option<Box<dyn FnOnce(bool)>>,
 }

@@ -1,6 +1,6 @@
 //! The queue of messages for the router that wait until its socket has room.
 //!
-//! A busy router loses no messages; a router that reads nothing for [`READ_TIMEOUT`] is stuck. The
+//! A busy router loses no messages; a router that does not read for [`READ_TIMEOUT`] is stuck. The
 //! messages about each application are limited: the caller ends an application that exceeds its
 //! limit, and the others are not affected.
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 /// A listening socket that was passed to this process.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// The socket; nothing about it has been checked.
+    /// The socket; it has not been checked.
     pub fd: OwnedFd,
     /// Name that the passing process has given it; may be empty.
     pub name: String,

@@ -1,4 +1,4 @@
-//! Finds listening sockets in `/proc/net`. Nothing is bound or connected.
+//! Finds listening sockets in `/proc/net`. The search binds and connects no socket.
 //!
 //! Only sockets of the same network namespace are found. A socket on all IPv6 addresses may also
 //! accept IPv4 connections, which `/proc` does not show; it counts for both.

@@ -7,7 +7,7 @@
 //!
 //! - `application`: the state of an application, and the start of its prototype.
 //! - `commands`: requests to the prototype, and signals to workers; `pending`: requests that wait
-//!   for an answer; `reports`: the answers; `unrequested`: the rate of reports that answer nothing.
+//!   for an answer; `reports`: the answers; `unrequested`: the rate of unrequested reports.
 //! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of
 //!   one.
 //! - `lifecycle`: watching and ending a prototype.

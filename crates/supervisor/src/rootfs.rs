@@ -87,7 +87,8 @@ pub(crate) fn enter(directory: &str, isolation: &Isolation) -> io::Result<()> {
     rustix::process::chdir("/").map_err(context("cannot be entered"))
 }
 
-/// Checks that `directory` could become a root with these document roots. Nothing is mounted.
+/// Checks that `directory` could become a root with these document roots. The check mounts no file
+/// system.
 pub(crate) fn check(directory: &str, roots: &[(String, String)]) -> Result<(), Problem> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(directory, flags, Mode::empty()).map_err(|error| {

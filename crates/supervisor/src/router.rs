@@ -43,8 +43,8 @@ impl Router {
 /// Stage of the server. It decides about a configuration that cannot be run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stage {
-    /// There is a control API: the administrator can correct the configuration, so the server goes
-    /// on.
+    /// There is a control API: the administrator can correct the configuration, so the server
+    /// continues.
     pub(crate) can_be_corrected: bool,
     /// A router has served before, so another one is started.
     pub(crate) has_served: bool,

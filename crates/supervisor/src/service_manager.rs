@@ -88,7 +88,7 @@ impl ServiceManager {
         self.liveness = Some(Liveness::default());
     }
 
-    /// Handles the end of the router: nothing is expected of it any more.
+    /// Handles the end of the router: its answers are no longer expected.
     pub(crate) fn router_ended(&mut self) {
         self.liveness = None;
     }

@@ -281,7 +281,7 @@ impl Sockets {
         Err(problem)
     }
 
-    /// Waits for no address any more: the router asks again.
+    /// Stops waiting for addresses: the router asks again.
     pub(crate) fn stop_waiting(&mut self) {
         self.retry_until = Instant::now();
     }

@@ -42,8 +42,8 @@ struct StateFormat {
 pub struct FormatProblem {
     /// The problem, and the remedy.
     pub message: String,
-    /// The file cannot be read. Other files of the directory may still be read; nothing can be
-    /// written.
+    /// The file cannot be read. Other files of the directory may still be read; the directory
+    /// cannot be written to.
     pub is_damage: bool,
 }
 

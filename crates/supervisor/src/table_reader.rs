@@ -30,7 +30,7 @@ pub(crate) type Stamps = HashMap<PathBuf, u64>;
 pub(crate) struct Looked {
     /// The files on which the tables depend.
     pub(crate) files: Stamps,
-    /// The document with its tables, or why they cannot be read; `None` if nothing has changed.
+    /// The document with its tables, or why they cannot be read; `None` if they are unchanged.
     pub(crate) document: Option<Result<Vec<u8>, String>>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert!(reads(&mut known));
         fs::remove_file(&a).unwrap();
         assert!(reads(&mut known));
-        // A link that leads nowhere, then to a file that changes, and to nothing.
+        // A link without a target, then with a file that changes, and without a target again.
         let target = directory.path().join("target");
         std::os::unix::fs::symlink(&target, &a).unwrap();
         assert!(reads(&mut known));

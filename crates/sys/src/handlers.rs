@@ -3,8 +3,8 @@
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Installs a handler that does nothing and restarts system calls. Unlike ignored signals, handled
-/// ones get their default disposition in a program that this process executes.
+/// Installs an empty handler that restarts system calls. Unlike ignored signals, handled ones get
+/// their default disposition in a program that this process executes.
 pub fn disarm(signals: &[i32]) {
     for signal in signals {
         // SAFETY: `sigaction` consists of integers and a pointer, for which zero is a value.

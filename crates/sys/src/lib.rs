@@ -25,7 +25,7 @@
 //!   application may write to it.
 //! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router
 //!   and the control process (a feature, so that the other processes do not link tokio).
-//! - [`output`]: printing without a panic if nobody reads.
+//! - [`output`]: printing without a panic if the reader is gone.
 //! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
 //! - [`memory`]: releasing memory that is used only at the start, or free.

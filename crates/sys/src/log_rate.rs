@@ -4,8 +4,8 @@
 //! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read, and the
 //! script waits, as for a slow disk.
 //!
-//! A script that goes on would fill the disk of all sites. Beyond [`LASTING_RATE`], records are
-//! counted and left out: [`Admission`]. The same holds for the server's own lines about the
+//! A script that keeps logging would fill the disk of all sites. Beyond [`LASTING_RATE`], records
+//! are counted and left out: [`Admission`]. The same holds for the server's own lines about the
 //! requests of a site, which its clients cause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Output of commands: `print!`, `println!` and `eprintln!` that do not panic if nobody reads the
-//! output any more, as with `howdah schema | head`. A crate uses them in place of those of the
+//! Output of commands: `print!`, `println!` and `eprintln!` that do not panic if the reader of the
+//! output is gone, as with `howdah schema | head`. A crate uses them in place of those of the
 //! standard library with `#[macro_use(eprintln)] extern crate howdah_sys;`.
 
 use std::fmt::Arguments;

@@ -64,7 +64,7 @@ impl Reader {
     }
 
     /// Receives the next message from a pipe whose reading end does not block. Error `MSGSIZE` if
-    /// the message is too long; the pipe cannot be used any more then.
+    /// the message is too long; the pipe can no longer be used then.
     pub fn receive(&mut self, pipe: impl AsFd) -> io::Result<Received> {
         loop {
             if let Some(message) = self.take()? {

@@ -184,8 +184,9 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Makes the kernel kill this process when its parent ends. If the parent is not `parent` any more,
-/// this process ends now. `None` for a parent in another process namespace, which has no id here.
+/// Makes the kernel kill this process when its parent ends. If the parent is another process than
+/// `parent`, this process ends now. `None` for a parent in another process namespace, which has no
+/// id here.
 pub fn die_with_parent(parent: Option<u32>) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);

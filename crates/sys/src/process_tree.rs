@@ -24,8 +24,7 @@ pub fn adopt_orphans() -> rustix::io::Result<()> {
 }
 
 /// Ends a process and all its descendants. They are stopped first: a stopped process neither forks
-/// nor ends, so that none can escape between being found and being killed. Does nothing for process
-/// 1.
+/// nor ends, so that none can escape between being found and being killed. No effect for process 1.
 pub fn kill(root: u32) {
     if root <= 1 {
         return;

@@ -27,7 +27,7 @@ pub struct ServiceManager {
     /// The service manager ends the service if it gets no keep-alive notification for this time;
     /// `None` without a watchdog.
     pub watchdog: Option<Duration>,
-    /// Passed descriptors, closed on exec, with their names. Nothing else is known about them.
+    /// Passed descriptors, closed on exec, with their names. They have not been checked.
     pub descriptors: Vec<(OwnedFd, String)>,
     /// Variables that were ignored, and why.
     pub warnings: Vec<String>,

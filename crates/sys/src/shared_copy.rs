@@ -3,7 +3,7 @@
 //! The copied bytes may be a mixture of older and newer writes of others, in any order: the caller
 //! must not depend on it, and must check a length that is part of it once it is private. Everything
 //! else is as with `memcpy`, which is no alternative: a compiler may read its source again later,
-//! as if nobody else could have changed it.
+//! as if no other process could have changed it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -19,8 +19,8 @@ pub fn unsent(socket: impl AsFd) -> io::Result<usize> {
 }
 
 /// Delays accepting a connection until its first bytes have arrived, or for about a second
-/// (`TCP_DEFER_ACCEPT`). The first read then finds the request, and a client that only connects
-/// costs nothing meanwhile. NGINX Unit sets this option too; in nginx it is `listen … deferred`.
+/// (`TCP_DEFER_ACCEPT`). The first read then finds the request, and a client that only connects has
+/// no cost meanwhile. NGINX Unit sets this option too; in nginx it is `listen … deferred`.
 pub fn defer_accept(socket: impl AsFd) -> io::Result<()> {
     let seconds: libc::c_int = 1;
     // SAFETY: the descriptor is open for the call, and the kernel reads one `c_int` at the address.

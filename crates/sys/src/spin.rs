@@ -2,7 +2,7 @@
 //!
 //! Sleeping and being woken takes longer than a short script, so spinning is worthwhile with one
 //! visitor at a time. After a spin without success a number of occasions are skipped, twice as many
-//! each time: without frequent events, spinning costs next to nothing.
+//! each time: without frequent events, spinning has almost no cost.
 
 use std::cell::Cell;
 use std::sync::LazyLock;

@@ -3,13 +3,13 @@
 //!
 //! The expressions are those of `uri` and `host`. `$1` to `$9` are the groups of the `uri`
 //! expression that accepted the request; only if no expression of `uri` has a group, those of
-//! `host`. `$name` is a group of that name, of `uri` before `host`. An expression with `!` matches
-//! nothing when it holds, so its groups do not count.
+//! `host`. `$name` is a group of that name, of `uri` before `host`. An expression with `!` has no
+//! match when it holds, so its groups do not count.
 
 use crate::groups::{Group, Groups};
 use crate::pattern::{Pattern, Patterns};
 
-/// Texts that groups have captured in one request. A group that captured nothing is absent.
+/// Texts that groups have captured in one request. A group without a match is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captures(Vec<(Group, Box<[u8]>)>);
 

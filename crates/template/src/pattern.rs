@@ -1,7 +1,7 @@
 //! Patterns that routes compare with parts of a request.
 //!
 //! A pattern is text in which `*` stands for any bytes, or a regular expression after `~`. A
-//! leading `!` negates it. Comparing allocates nothing; with `*` it takes linear time: each piece
+//! leading `!` negates it. Comparing does not allocate; with `*` it takes linear time: each piece
 //! is matched at its leftmost place, which is always right, so there is no backtracking.
 
 use std::fmt;

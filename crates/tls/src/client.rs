@@ -98,14 +98,14 @@ impl TlsClient {
         })
     }
 
-    /// Builds a client that connects to nobody, as a file of its settings cannot be used. It is the
-    /// client of no files.
+    /// Builds a client that refuses to connect, as a file of its settings cannot be used. It has
+    /// read no files.
     pub fn unusable(settings: &UpstreamTls, problem: String) -> Self {
         let (settings, digest) = (settings.clone(), Vec::new());
         TlsClient { id: next_id(), settings, digest, config: Err(problem) }
     }
 
-    /// Returns the reason why it connects to nobody; `None` if it can.
+    /// Returns the reason why it refuses to connect; `None` if it can.
     pub fn problem(&self) -> Option<&str> {
         self.config.as_ref().err().map(String::as_str)
     }

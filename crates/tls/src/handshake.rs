@@ -7,7 +7,7 @@
 //! 4. Refuse a name without a certificate, if the listener's settings say so.
 //! 5. Choose the configuration by the name, and complete the handshake.
 //!
-//! All steps share the timeout of a request's head. A connection that has sent nothing when its
+//! All steps share the timeout of a request's head. A connection that has sent no bytes when its
 //! listener is removed is closed.
 
 use std::future::poll_fn;

@@ -79,8 +79,9 @@ impl TlsListener {
         Ok(TlsListener { settings, certificates, rules, without_rule, counters, closed: None })
     }
 
-    /// Builds a listener that no client can use, as without a file, such as the authorities of
-    /// client certificates, anybody could. Error: the TLS library refuses the settings.
+    /// Builds a listener that refuses all clients: without a file, such as the authorities of
+    /// client certificates, it would accept any client. Error: the TLS library refuses the
+    /// settings.
     pub fn closed(settings: &config::Tls, problem: String) -> Result<Self, String> {
         let nothing = config::Tls {
             certificates: Vec::new(),

@@ -300,7 +300,7 @@ async fn a_revoked_certificate_is_turned_away_and_its_sessions_end() {
     let none = authority.revoke(&[], 2100);
     let (server, ca) = (server.as_str(), ca.as_str());
     let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
-    // Lists that say nothing about the certificates: of the past, and of another authority.
+    // Lists that do not concern the certificates: of the past, and of another authority.
     let (expired, foreign) = (authority.revoke(&[], 2001), Authority::new().revoke(&[], 2100));
     let one = authority.revoke(&[&bundles[0]], 2100);
     let texts = |lists| [("a", server), ("/ca", ca), ("/crl", lists)];
@@ -419,7 +419,7 @@ async fn old_versions_and_foreign_protocols_are_turned_away() {
     assert!(matches!(sent(&listener, &hello).await, HandshakeOutcome::Failed(_)));
 }
 
-/// Returns the outcome for a client that sends these bytes and nothing else.
+/// Returns the outcome for a client that sends only these bytes.
 async fn sent(listener: &Arc<TlsListener>, bytes: &[u8]) -> HandshakeOutcome<DuplexStream> {
     let (ours, mut theirs) = duplex(1 << 16);
     theirs.write_all(bytes).await.unwrap();

@@ -13,7 +13,7 @@
 //!    switches to another protocol (101), client and server are connected directly (`upgraded`);
 //!    until then no byte of that protocol is sent.
 //!
-//! Unless the configuration says otherwise, a request is sent a second time only if nothing can
+//! Unless the configuration says otherwise, a request is sent a second time only if no effect can
 //! happen twice: the connection was never made, or the method is idempotent, there is no body, and
 //! no byte of a response has arrived. For the same reason a request that must not be repeated never
 //! uses an idle connection, which the server may close at the same moment. [`crate::retry`]

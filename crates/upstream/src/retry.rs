@@ -7,7 +7,7 @@
 //!    server, which may then not be used for a while, and is logged.
 //! 4. Within the retry budget, the upstream's number of tries and its time for them, another server
 //!    follows if no connection was made, or the settings permit it ([`crate::retry_policy`]).
-//!    Without settings, nothing can happen twice: the method is idempotent, there is no body, and
+//!    Without settings, no effect can happen twice: the method is idempotent, there is no body, and
 //!    no byte of a response has arrived.
 //! 5. The settings may name statuses after which another server is asked, if one has room.
 //!    Otherwise the client gets the response.

@@ -1,8 +1,8 @@
 //! Decides whether another server may get a request, without I/O and clock.
 //!
-//! The usual rule sends nothing twice that could take effect twice: the method is idempotent, there
-//! is no body, and no byte of a response has arrived. `retry` of the configuration changes it. A
-//! body that is still arriving is never sent twice.
+//! The usual rule repeats only requests that cannot take effect twice: the method is idempotent,
+//! there is no body, and no byte of a response has arrived. `retry` of the configuration changes
+//! it. A body that is still arriving is never sent twice.
 
 use howdah_config::Retry;
 

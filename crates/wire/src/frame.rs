@@ -156,11 +156,11 @@ pub enum Retirement {
     Requests = 1,
     /// The worker uses more private memory than permitted.
     Memory = 2,
-    /// PHP or the connection to the router cannot go on.
+    /// PHP or the connection to the router cannot continue.
     Broken = 3,
     /// The script of a resident application has called `exit()`.
     Exit = 4,
-    /// An error after which PHP cannot go on with a resident application.
+    /// An error after which PHP cannot continue with a resident application.
     Fatal = 5,
     /// A request of a resident application has exceeded `max_execution_time`.
     Timeout = 6,
@@ -250,7 +250,7 @@ pub struct RequestUsage {
     pub peak_memory: u64,
     /// Processor time, user and system, in microseconds.
     pub cpu_us: u64,
-    /// Reason for which the worker ends after this request; `None` if it goes on.
+    /// Reason for which the worker ends after this request; `None` if it continues.
     pub retirement: Option<Retirement>,
     /// State of OPcache; `None` if the worker has reported it shortly before, or there is none.
     pub opcache: Option<OpcacheUsage>,

@@ -25,7 +25,7 @@ pub struct PhpValues {
 }
 
 impl PhpValues {
-    /// Adds a setting. Returns false, and adds nothing, if the name is empty, a string contains a
+    /// Adds a setting. Returns false, without adding it, if the name is empty, a string contains a
     /// NUL or one of the separators, or there are [`MAX_PHP_VALUES`] settings.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is_valid = |text: &[u8]| !text.iter().any(|b| [0, NAME_END, VALUE_END].contains(b));

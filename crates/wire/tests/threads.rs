@@ -1,5 +1,5 @@
-//! Queue and streams between concurrent threads, as between the router and its workers: nothing is
-//! lost or duplicated, and no wake-up is missed.
+//! Queue and streams between concurrent threads, as between the router and its workers: no message
+//! is lost or duplicated, and no wake-up is missed.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -210,7 +210,7 @@ impl Drop for Backend {
     }
 }
 
-/// Reads a head byte by byte, so that nothing after it is read. `None` if the connection ends
+/// Reads a head byte by byte, so that the bytes after it stay unread. `None` if the connection ends
 /// within it.
 pub fn read_head(stream: &mut impl Read) -> Option<Vec<u8>> {
     let (mut head, mut byte) = (Vec::new(), [0]);

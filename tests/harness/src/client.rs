@@ -219,7 +219,7 @@ impl Client {
         self.take(usize::MAX)
     }
 
-    /// Returns true if the server closes the connection and sends nothing before that.
+    /// Returns true if the server closes the connection without sending a byte.
     pub fn is_closed(&mut self) -> bool {
         !self.receive() && self.received.is_empty()
     }

@@ -45,7 +45,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A site to serve, in a directory that everybody can read.
+/// A site to serve, in a directory that all users can read.
 pub struct Site {
     directory: TempDir,
     workers: u32,

@@ -23,7 +23,7 @@ pub struct Process {
 }
 
 /// Returns all descendants of a process, the oldest first. A process has the title of its parent
-/// for a moment; the numbers say nothing of their age, for they begin again at a limit.
+/// for a moment; the numbers do not show their age, as they begin again at a limit.
 pub fn descendants(root: u32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = Vec::new();

@@ -89,7 +89,7 @@ impl Connection {
         Some(())
     }
 
-    /// Reads the head of a request, and nothing of its body.
+    /// Reads the head of a request, without its body.
     pub fn head(&mut self) -> Option<String> {
         let end = loop {
             let found = self.received.windows(4).position(|four| four == b"\r\n\r\n");

@@ -19,7 +19,7 @@ use super::kind::{Kind, PUBLIC};
 pub struct ClosedPaths {
     /// Directories below the document root in which no script runs; `*` is one name.
     pub without_scripts: Vec<&'static str>,
-    /// Directories below the document root of which nothing is sent; `*` is one name.
+    /// Directories below the document root of which no file is sent; `*` is one name.
     pub directories: Vec<&'static str>,
     /// Regular expressions of paths that are answered with 403.
     pub paths: Vec<&'static str>,
@@ -166,8 +166,8 @@ impl ClosedPaths {
         steps
     }
 
-    /// Adds the same to the settings for `.htaccess` files: it holds for the files that their rules
-    /// lead to, and a file that somebody has uploaded cannot make PHP run pictures.
+    /// Adds the same refusals to the settings for `.htaccess` files: they hold for the files that
+    /// rules lead to, and an uploaded file cannot make PHP run pictures.
     pub(super) fn add_to_htaccess(&self, settings: &mut Value) {
         let mut closed: Vec<_> = self.paths.iter().map(|path| format!("~{path}")).collect();
         closed.extend(below(&self.directories).map(|below| format!("~(?i){below}")));

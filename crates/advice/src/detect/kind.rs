@@ -67,7 +67,7 @@ pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     })
 }
 
-/// Returns true if there is nothing in a directory.
+/// Returns true if a directory is empty.
 fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
@@ -84,7 +84,7 @@ pub(super) fn wordpress_version(path: &Path) -> Option<String> {
 }
 
 /// Returns true if there is a script in the directory or at most `MAX_DEPTH` levels below it.
-/// Directories that cannot be listed are skipped: nothing in them can be served.
+/// Directories that cannot be listed are skipped: their files cannot be served.
 fn has_scripts(directory: &Path) -> bool {
     const MAX_DEPTH: usize = 3;
     const MAX_ENTRIES: usize = 10_000;

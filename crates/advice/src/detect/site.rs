@@ -102,7 +102,7 @@ impl Site {
                 application["environment"] = environment.into();
             }
         } else if let Some(script) = self.front_controller() {
-            // With `.htaccess` files, for paths that name nothing and that no rule is for.
+            // With `.htaccess` files, for paths that name no file and that no rule is for.
             action["fallback"] = json!({"pass": "applications/site/front"});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }

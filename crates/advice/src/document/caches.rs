@@ -78,7 +78,7 @@ fn front_controller(action: &Action) -> Option<(&'static str, &str)> {
     of_try.or_else(of_fallback).filter(|(_, path)| path.ends_with(".php"))
 }
 
-/// Returns true if the condition has nothing but a `uri`, which accepts this path.
+/// Returns true if the condition has only a `uri`, which accepts this path.
 fn is_met_by_path(condition: &Match, path: &[u8]) -> bool {
     condition.is_of_path_alone() && condition.uri.as_ref().is_some_and(|uri| uri.matches(path))
 }

@@ -1,4 +1,4 @@
-//! Routes, upstreams and applications that nothing leads to.
+//! Routes, upstreams and applications that are not referred to.
 
 use howdah_config::{Config, Servers, Target, path};
 use std::collections::BTreeSet;

@@ -339,7 +339,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in the other half, with the state of all purges.
+    /// Continues in the other half, with the state of all purges.
     pub(super) fn rotate(&mut self, state: Vec<Vec<Record>>) -> io::Result<()> {
         let geometry = &self.space.geometry;
         let size = usize::try_from(geometry.journal).unwrap_or(0);

@@ -191,7 +191,7 @@ pub fn decode(description: &[u8], content: Content) -> Option<Stored> {
     reader.0.is_empty().then_some(Stored { key, owner, entry })
 }
 
-/// Returns fields, if each line is one: nothing that is read may add a line to a response.
+/// Returns fields, if each line is one: the bytes of the file may add no line to a response.
 fn fields(lines: &[u8]) -> Option<FieldBlock> {
     let is_field = |line: &[u8]| {
         line.strip_suffix(b"\r\n").is_some_and(|line| {

@@ -3,11 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time for which a failed write is reported although others have succeeded since: on a full disk,
-/// responses still fit where others were.
+/// Time for which a failed write is reported although later ones have succeeded: on a full disk,
+/// responses still fit in the place of removed ones.
 const MIN_TIME: Duration = Duration::from_secs(5);
 
-/// Time for which a failed write is reported if nothing was written since.
+/// Time for which a failed write is reported if no write has followed.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// The last problem.
@@ -53,7 +53,7 @@ impl Trouble {
         }
     }
 
-    /// Records that the file is not used any more.
+    /// Records that the file is no longer used.
     pub(super) fn given_up(&mut self) {
         self.is_given_up = true;
     }

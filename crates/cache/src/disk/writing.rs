@@ -18,7 +18,7 @@ use crate::memory::Owner;
 use crate::space::layout::{CHUNK, Line, sum};
 use crate::space::{Object, Space};
 
-/// Time for which nothing is written after the disk was full.
+/// Pause of writing after the disk was full.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes the open file of a store, which has no other user, and starts its thread.
@@ -121,7 +121,7 @@ fn write(
     object.write(0, &head)?;
     object.write(head.len() as u64, &content)?;
     object.write_tail()?;
-    // From here on, others can read it, and erase it.
+    // From here on, other threads can read and erase the object.
     if !disk.state().index.add(&object) {
         return Ok(false);
     }
@@ -129,14 +129,15 @@ fn write(
     Ok(true)
 }
 
-/// Takes chunks, for which others make room. `None` if there cannot be enough.
+/// Takes chunks, for which other objects make room. `None` if there cannot be enough.
 fn allocate(disk: &Disk, space: &Arc<Space>, count: u32) -> Option<Box<[Range<u32>]>> {
     // Some are always free, so that those that are needed are found at once.
     let wanted = count.saturating_add(space.geometry.chunks / 64);
     if wanted > space.geometry.chunks {
         return None;
     }
-    // Chunks of objects that are being sent do not become free: then not all others go for them.
+    // Chunks of objects that are being sent do not become free; a limit keeps other objects from
+    // being evicted in vain.
     let mut evictable = u64::from(wanted) * 2;
     while space.free() < wanted || disk.state().index.objects() >= disk.max_objects {
         let Some(object) = disk.state().index.evict() else { break };

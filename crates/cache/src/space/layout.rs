@@ -138,7 +138,7 @@ impl Line {
         bytes
     }
 
-    /// Reads the line of a chunk. `None` if the chunk has nothing, or the line is damaged.
+    /// Reads the line of a chunk. `None` if the chunk is empty, or the line is damaged.
     pub fn decode(bytes: &[u8], chunk: u32) -> Option<Line> {
         let (fields, rest) = bytes.split_at_checked(56)?;
         let mut reader = Reader(fields);

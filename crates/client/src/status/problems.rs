@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::output::{one_line, printable};
 
 /// Returns the problems that need attention, a line each below a line with the numbers; an empty
-/// text if there is nothing.
+/// text if there are none.
 pub(crate) fn lines(status: &Status) -> String {
     let (document, out, warnings) =
         (refused(status), out(status), parts(&status.warnings, "WARNING"));
@@ -30,7 +30,7 @@ pub(crate) fn lines(status: &Status) -> String {
     format!("{}\n{lines}", numbers.join(", "))
 }
 
-/// Returns the same as a value; an empty object if there is nothing.
+/// Returns the same as a value; an empty object if there are none.
 pub(crate) fn value(status: &Status) -> Value {
     let mut value = Map::new();
     if let Some(document) = &status.document {

@@ -8,8 +8,8 @@ use super::INCLUDED;
 use super::former::{own_part, parts};
 use crate::definitions::LEFT_OUT;
 
-/// Returns true if two readings of a document differ in nothing but the parts of the files that the
-/// first has left out.
+/// Returns true if two readings of a document differ only in the parts of the files that the first
+/// has left out.
 pub fn differs_only_in_left_out(before: &Value, after: &Value) -> bool {
     let files = left_out_files(before);
     rest(before, &files) == rest(after, &files)

@@ -28,7 +28,7 @@ const MAX_READINGS: usize = 50;
 const MAX_NESTED_READINGS: usize = 10;
 
 impl Reading<'_> {
-    /// Handles a problem of a source: without the document itself, the reading goes on. Error:
+    /// Handles a problem of a source: without the document itself, the reading continues. Error:
     /// there are too many problems.
     pub(super) fn reject(&self, source: usize, problem: String) -> Result<(), String> {
         match &self.tolerance {

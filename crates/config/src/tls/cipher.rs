@@ -85,7 +85,7 @@ impl CipherSuite {
     }
 
     /// Reads OpenSSL's cipher list (ciphers(1)) for the suites of the TLS library. Words for other
-    /// suites select nothing. Error: a word that is not valid in a cipher list.
+    /// suites are ignored. Error: a word that is not valid in a cipher list.
     pub(super) fn choose(list: &str) -> Result<Vec<CipherSuite>, &str> {
         let mut chosen: Vec<CipherSuite> = Vec::new();
         let mut killed: Vec<CipherSuite> = Vec::new();

@@ -141,7 +141,7 @@ fn the_defaults_are_those_of_the_reader() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns all words of a configuration. Their order says nothing: there are hash maps in it.
+/// Returns all words of a configuration. Their order varies, as a configuration has hash maps.
 fn words(mut config: Config) -> Vec<String> {
     config.document = Value::Null;
     let text = format!("{config:?}");

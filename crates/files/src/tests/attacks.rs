@@ -14,7 +14,7 @@ use super::*;
 /// Content that must never appear in a response.
 const SECRET: &str = "<?php $password = 'hunter2';";
 
-/// Class 1: a path below a file that is not a script runs nothing.
+/// Class 1: a path below a file that is not a script runs no script.
 #[test]
 fn a_file_in_front_of_php_never_runs() {
     let site = Site::scripts();

@@ -29,7 +29,7 @@ impl Site {
             fs::create_dir_all(directory.path().join("sites").join(release)).unwrap();
         }
         symlink("1", directory.path().join("sites/current")).unwrap();
-        // The time stands still, so nothing is looked at again without a report, and every file is
+        // The time stands still, so no file is looked at again without a report, and every file is
         // old.
         let wall = SystemTime::now() + Duration::from_secs(3600);
         Site {
@@ -170,7 +170,7 @@ fn a_root_that_is_replaced_by_its_link_or_with_a_directory_above_it_is_noticed()
     fs::remove_file(site.root()).unwrap();
     assert_eq!(rules(), "");
     symlink("1", site.root()).unwrap();
-    // Without a root, nothing is known, so this is seen without a report; a look at the path comes
+    // Without a root, no fact is known, so this is seen without a report; a look at the path comes
     // later.
     assert_eq!(rules(), "first");
     let other = Site { now: RequestTime { monotonic: Instant::now(), ..site.now }, ..Site::new() };
@@ -416,7 +416,7 @@ proptest! {
         fs::create_dir_all(site.root().join("a/b")).unwrap();
         prop_assert_eq!(site.compare("at first"), paths().len());
         for (number, step) in steps.iter().enumerate() {
-            // Many fail, for want of a file or directory: nothing has happened then.
+            // Many fail, for want of a file or directory, and have no effect.
             let _ = step.take(&site);
             let known = site.compare(&format!("after step {number} of {steps:?}"));
             prop_assert!(known >= 3, "entries of the root are known");

@@ -57,7 +57,7 @@ impl Feed {
         self.0.borrow().len
     }
 
-    /// Returns true if nothing more is read from the client: the body has ended, or the reader was
+    /// Returns true if no more is read from the client: the body has ended, or the reader was
     /// dropped.
     pub fn is_full(&self) -> bool {
         let state = self.0.borrow();
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// The reading end of a feed. Once it is dropped, nothing more is read from the client.
+/// The reading end of a feed. Once it is dropped, no more is read from the client.
 #[derive(Debug)]
 pub struct FeedReader(pub Rc<Feed>);
 
@@ -216,8 +216,8 @@ mod tests {
         }
     }
 
-    /// Records of FastCGI are shorter than a read, so that a piece is read in parts. The client was
-    /// not read from any more after that.
+    /// Records of FastCGI are shorter than a read, so that a piece is read in parts. Scenario: the
+    /// client was not read from after that.
     #[test]
     fn the_writer_is_woken_when_the_last_part_of_a_piece_is_read() {
         let woken = Arc::<Woken>::default();

@@ -39,7 +39,7 @@ pub fn pays(len: usize, connections: u64) -> bool {
     len >= MIN_LENGTH && connections.saturating_mul(len as u64) >= MIN_BUFFERED
 }
 
-/// A file in memory that nothing can change.
+/// A file in memory that cannot be changed.
 #[derive(Debug)]
 pub struct InKernel {
     file: File,

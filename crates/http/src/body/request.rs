@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// Source of the body of a request. Implemented by the connections of each protocol.
 pub trait BodySource {
     /// Returns the next bytes, never empty; `None` at the end. The first call tells a client that
-    /// waits for `100 Continue` to go on. After an error the body cannot be read further.
+    /// waits for `100 Continue` to send it. After an error the body cannot be read further.
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
 
     /// Returns the lines of the trailer once the body has been read to its end; empty if there is

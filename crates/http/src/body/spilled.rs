@@ -201,7 +201,7 @@ mod tests {
         assert!(freeing.is_to_begin(FREED_SIZE));
         assert!(!freeing.is_to_begin(3 << 20), "a thread is to run already");
         freeing.run(&file);
-        // A file system that cannot free parts of files frees nothing.
+        // Some file systems cannot free parts of files.
         if freeing.freed() > 0 {
             assert_eq!(freeing.freed(), 3 << 20);
             assert!(file.metadata().unwrap().blocks() * 512 < 2 << 20);

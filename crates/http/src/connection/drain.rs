@@ -3,7 +3,7 @@
 //!
 //! A connection has a [`DrainRegistration`]. After [`Drain::start`] it closes when it is idle,
 //! otherwise after its current response. The registry has one waker per connection, not per wait,
-//! so that waiting for a request costs nothing extra.
+//! so that waiting for a request has no extra cost.
 //!
 //! After [`Drain::hand_over`] another server accepts new connections, and there is time: an idle
 //! connection waits for one more request, whose response closes it. A client that has just sent a
@@ -40,7 +40,7 @@ pub enum Phase {
 /// Instruction to a waiting connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Go on waiting.
+    /// Keep waiting.
     None,
     /// Close when idle ([`Drain::start`]).
     Drain,
@@ -67,7 +67,7 @@ struct Shared {
 pub struct HandedOver {
     /// Time until which an idle connection waits for its last request.
     pub idle_until: Instant,
-    /// Time until which a tunnel may go on; `None` without a limit.
+    /// Time until which a tunnel may continue; `None` without a limit.
     pub tunnels_until: Option<Instant>,
 }
 
@@ -300,7 +300,7 @@ impl DrainRegistration {
         self.with_slot(|slot| slot.mark = Mark::default());
     }
 
-    /// Records that a handler goes on with a request whose body was incomplete.
+    /// Records that a handler continues with a request whose body was incomplete.
     pub fn resume(&self) {
         self.with_slot(|slot| {
             if slot.mark.phase() == Phase::Incomplete {

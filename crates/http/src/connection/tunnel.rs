@@ -4,7 +4,7 @@
 //! A tunnel does not interpret the bytes. It buffers only bytes that one end has sent and the other
 //! has not taken yet; while both are silent it has no buffer.
 //!
-//! When one end shuts down its sending direction, the other gets a shutdown and may go on for a
+//! When one end shuts down its sending direction, the other gets a shutdown and may continue for a
 //! while. The tunnel closes when both have shut down, when the connection of either breaks, after
 //! an idle timeout, and some time after the drain signal: more of it if another server accepts the
 //! new connections, see [`Drain::hand_over`](super::drain::Drain::hand_over).
@@ -281,7 +281,7 @@ mod tests {
             let mut rest = Vec::new();
             server.read_to_end(&mut rest).await.unwrap();
             assert!(rest.is_empty(), "the server learns that the client has finished");
-            // The other direction goes on.
+            // The other direction continues.
             let sending = spawn_local(async move { server.write_all(&[b'x'; 5000]).await });
             client.read_to_end(&mut rest).await.unwrap();
             sending.await.unwrap().unwrap();
@@ -365,7 +365,7 @@ mod tests {
                 if !carried.is_finished() {
                     return;
                 }
-                // On a machine that is too busy to send in time, the test proves nothing.
+                // On a machine that is too busy to send in time, the test is inconclusive.
                 assert!(longest > idle_timeout / 2, "it ended after a pause of {longest:?}");
             }
         });

@@ -30,7 +30,7 @@ pub(super) struct RequestCarrier<'c, I> {
 /// The part of a request body that is unread when the response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnreadBody {
-    /// Nothing: the next request may follow.
+    /// No body: the next request may follow.
     None,
     /// At most [`MAX_DISCARDED_BODY`] bytes: they are discarded, and the connection is kept.
     Short,

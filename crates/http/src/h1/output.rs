@@ -1,5 +1,5 @@
 //! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
-//! While the client reads nothing, the output beyond the limits of memory is in a file.
+//! While the client does not read, the output beyond the limits of memory is in a file.
 //!
 //! Responses to pipelined requests are collected in the buffer and sent in one write. A thread
 //! keeps a spare buffer for its connections, so a connection without output has none.
@@ -65,7 +65,7 @@ impl Output {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Appends a large piece and the bytes after it. Nothing may be appended until both are sent.
+    /// Appends a large piece and the bytes after it. Callers append more only when both are sent.
     pub fn put_large(&mut self, bytes: Bytes, end: &'static [u8]) {
         if self.spilled.is_some() {
             self.put(&bytes);

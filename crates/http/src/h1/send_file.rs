@@ -8,7 +8,7 @@
 //!    ([`in_kernel`](crate::body::in_kernel)).
 //! 4. Other connections have a turn after each piece.
 //!
-//! The response is cut short at the end of a file that has become shorter: nothing is padded or
+//! The response is cut short at the end of a file that has become shorter: it is neither padded nor
 //! retried.
 
 use std::fs::File;

@@ -26,7 +26,7 @@ pub(super) struct Sender<'c, I> {
     pub in_kernel: Option<Box<dyn KernelCopy>>,
     /// The request whose owner answers for the memory of the output; `None` if it counts elsewhere.
     pub request: Option<&'c Request>,
-    /// The memory of the output while the client takes nothing.
+    /// The memory of the output while the client does not read.
     pub charge: Option<Charge>,
     /// Number of the last bytes of the output that count elsewhere: a piece of a stream.
     pub counted: usize,

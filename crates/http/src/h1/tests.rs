@@ -251,7 +251,7 @@ impl Client {
         String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned()
     }
 
-    /// Returns true if the server keeps the connection open and sends nothing for a while.
+    /// Returns true if the server keeps the connection open and stays silent for a while.
     async fn is_silent(&mut self, time: Duration) -> bool {
         timeout(time, self.stream.read_buf(&mut self.received)).await.is_err()
     }

@@ -4,7 +4,7 @@
 //! A frame costs credits in proportion to its processing time: PING 1, the head of a request more.
 //! Requests and bodies in both directions earn more credits than an honest client needs for them:
 //! one that sends two WINDOW_UPDATE per DATA, resets its streams or changes their priorities never
-//! exhausts the budget. Time earns a little too, for clients that send nothing but PING for hours.
+//! exhausts the budget. Time earns a little too, for clients that send only PING for hours.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //!
 //! The dynamic table holds no texts: of each entry the kind of field, and the sizes that decide
 //! when the entry is evicted. It must have the entries that the table of `h2` has, so errors and
-//! limits are those of `h2`. An invalid block makes `h2` end the connection; nothing is parsed
-//! after it.
+//! limits are those of `h2`. An invalid block makes `h2` end the connection; the blocks after it
+//! are not parsed.
 
 use std::collections::VecDeque;
 

@@ -24,12 +24,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Units of the cooperative budget of a task (128 per turn) that a read costs. A read may have a
-/// thousand short frames, and a client that sends nothing else must not delay others for
+/// thousand short frames, and a client that sends only those must not delay others for
 /// milliseconds.
 const READ_COST: usize = 8;
 
 /// Transport that records the time since which writes block, the cost of received frames and the
-/// flaws of requests. It reads nothing more when the budget is exhausted.
+/// flaws of requests. It stops reading when the budget is exhausted.
 pub(super) struct InspectedTransport {
     io: Box<dyn Io>,
     blocked: Rc<Cell<Option<Instant>>>,

@@ -67,7 +67,7 @@ impl ConnectionPhase {
         }
     }
 
-    /// Records that a handler begins to wait for more of a body, or no longer waits.
+    /// Records that a handler begins or ends a wait for more of a body.
     pub fn body(&self, waits: bool) {
         let bodies = self.bodies.get();
         if waits {

@@ -174,7 +174,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends a range of a file. Nothing is read before there is room to send it.
+    /// Sends a range of a file. A part is read only when there is room to send it.
     async fn file(&mut self, file: &Arc<File>, mut offset: u64, len: u64) -> Result<(), SendError> {
         let end = offset.checked_add(len).ok_or(SendError::BodyFailed)?;
         while offset < end {

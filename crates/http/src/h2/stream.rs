@@ -238,7 +238,7 @@ impl<H: Handler> Answer<H> {
         self.report(&facts, 200, &response.fields, added, carried.to_client, outcome)
     }
 
-    /// Answers a head that cannot be read. Other streams go on.
+    /// Answers a head that cannot be read. Other streams continue.
     async fn refuse(
         &self,
         refusal: Refusal,

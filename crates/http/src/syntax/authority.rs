@@ -62,7 +62,7 @@ fn exact(authority: &[u8]) -> Option<Range<usize>> {
     (port.is_empty() || is_port(port)).then_some(0..end)
 }
 
-/// Returns true for a colon that is followed by a port number or by nothing.
+/// Returns true for a colon that is followed by a port number or by the end.
 fn is_port(text: &[u8]) -> bool {
     let number = |digits: &[u8]| {
         digits.iter().try_fold(0u32, |number, byte| {

@@ -76,8 +76,8 @@ impl AcceptEncoding {
     ///
     /// The highest weight wins, and the densest coding among equals. The file itself, if the
     /// request does not name it, ranks below every coding that the request accepts. It is sent even
-    /// if refused (`identity;q=0`) if nothing else is acceptable: a client that cannot read it is
-    /// no worse off than with 406.
+    /// if refused (`identity;q=0`) if no coding is acceptable: a client that cannot read it is no
+    /// worse off than with 406.
     pub fn choose(&self, stored: impl Fn(Coding) -> bool) -> Coding {
         let mut best = (Coding::Identity, self.identity_weight());
         // From the least dense, so that a denser one replaces it at the same weight.

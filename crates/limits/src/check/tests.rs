@@ -92,7 +92,7 @@ fn a_status_of_the_document_replaces_429() {
     assert_eq!(retry.map(|(_, value)| value).collect::<Vec<_>>(), [b"1"]);
 }
 
-/// As nginx: with `burst=4 delay=2` two requests of the burst go on at once, and two wait.
+/// As nginx: with `burst=4 delay=2` two requests of the burst continue at once, and two wait.
 #[test]
 fn requests_of_the_burst_wait_for_their_turn() {
     let delays = |limit: Value| -> Vec<_> {

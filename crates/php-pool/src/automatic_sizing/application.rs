@@ -114,7 +114,7 @@ impl Sizing {
         self.decision = size(&self.meter.measured());
     }
 
-    /// Returns the time of the next measurement; `None` as long as nothing happens.
+    /// Returns the time of the next measurement; `None` while the application is idle.
     pub fn due(&self, load: &Load, running: &PoolState, now: Instant) -> Option<Instant> {
         if let Some(requested) =
             self.requested_at.filter(|requested| *requested + MEASUREMENT_TIMEOUT > now)

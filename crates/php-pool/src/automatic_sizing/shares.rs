@@ -5,7 +5,7 @@
 //!    suffice: otherwise its requests would wait for other sites without limit. Each gets a second
 //!    one if memory is left, so that one long request does not block a site.
 //! 3. The rest is granted worker by worker, each to the application with the least memory so far
-//!    (max-min fairness). A flood of requests to one site takes nothing from sites with few
+//!    (max-min fairness). A flood of requests to one site takes no memory from sites with few
 //!    requests, and sites that need less leave the rest to the others.
 
 use std::cmp::Reverse;

@@ -13,8 +13,8 @@ pub const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// version 1, and kernels without PSI.
 const AVAILABLE_DIVISOR: u64 = 8;
 
-/// The same if no process waits for memory. Without swap, processes wait only when nearly nothing
-/// is left, and then one start of PHP can be too much.
+/// The same if no process waits for memory. Without swap, processes wait only when hardly any
+/// memory is left, and then one start of PHP can be too much.
 const AVAILABLE_DIVISOR_WITHOUT_WAIT: u64 = 16;
 
 /// Part of the memory below which hardly any is left, as a divisor of that below which it is short.

@@ -10,7 +10,7 @@ use crate::instance::Worker;
 
 impl Queue {
     /// Returns the workers that have no request although requests wait for one: process id and
-    /// number of requests so far. Empty if none waits. In worker mode a script may go on after a
+    /// number of requests so far. Empty if none waits. In worker mode a script may continue after a
     /// response, and a worker without any request so far may still start its script: that one is
     /// left out.
     pub fn unavailable_workers(&self, is_resident: bool) -> Vec<(WorkerId, u32, u64)> {

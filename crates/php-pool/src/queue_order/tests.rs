@@ -160,10 +160,10 @@ fn of_an_overloaded_flow_those_that_wait_too_long_are_given_up() {
     assert_eq!(list.next(140), Some(at(1)));
     assert_eq!(list.give_up(150, is(2)), Some(at(2)));
     assert_eq!((list.give_up(150, is(2)), list.len()), (None, 7));
-    // Younger requests of the same flow go on.
+    // Younger requests of the same flow continue.
     list.push(at(120));
     assert_eq!(list.give_up(155, is(120)), None);
-    // Without patience nothing is given up.
+    // Without patience no request is given up.
     let mut patient = WaitingList::new(None);
     patient.push(at(0));
     assert_eq!(patient.give_up(u64::MAX, is(0)), None);

@@ -18,7 +18,7 @@ use crate::request::RequestKey;
 use crate::status_page::Pool;
 
 impl PhpThread {
-    /// Handles an event. Returns true if the slot no longer belongs to the request.
+    /// Handles an event. Returns true if the slot has been taken from the request.
     pub(super) fn on_event(
         &self,
         attached: &AttachedInstance,

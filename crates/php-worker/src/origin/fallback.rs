@@ -1,7 +1,7 @@
 //! The fallback of an application whose worker script does not work.
 //!
 //! 1. Workers are forked from the prototype and run a script for each request. Those that wait for
-//!    a template are the first. Workers in which the worker script runs go on.
+//!    a template are the first. Workers in which the worker script runs continue.
 //! 2. The worker script is tried again in templates, with the pauses of any boot that fails.
 //! 3. When it has booted, the application is started again: its new workers take over from those
 //!    that run a script for each request, and no request is lost. The template that has shown it is

@@ -85,7 +85,7 @@ impl Resident<'_> {
         self.send(&request)
     }
 
-    /// Runs code in a request whose worker must go on, and returns the output.
+    /// Runs code in a request whose worker must continue, and returns the output.
     pub fn text(&mut self, code: &str) -> String {
         let answer = self.run(code);
         let retirement = answer.done.unwrap().retirement;

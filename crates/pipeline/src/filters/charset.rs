@@ -12,7 +12,7 @@ const TYPES: [&str; 5] = [
     "application/atom+xml",
 ];
 
-/// Adds the encoding to the type of the response. An empty one changes nothing.
+/// Adds the encoding to the type of the response. An empty one has no effect.
 pub fn apply(charset: Option<&str>, response: &mut Response) {
     let Some(charset) = charset.filter(|charset| !charset.is_empty()) else { return };
     let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");

@@ -36,7 +36,7 @@ pub fn apply(
 
 /// Changes the fields of a response. As in Unit, only responses with a status from 200 to 399 are
 /// changed, unless a change is for all, and values are expanded from the original fields. A value
-/// whose variables are empty changes nothing, as that of nginx's `add_header`.
+/// whose variables are empty has no effect, like that of nginx's `add_header`.
 pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
     let usual = (200..400).contains(&response.status);
     let changes = changes.iter().filter(|change| usual || change.always);

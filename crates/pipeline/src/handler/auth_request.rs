@@ -1,10 +1,10 @@
-//! `auth_request` of an action: another action decides whether a request may go on, as in nginx.
+//! `auth_request` of an action: another action decides whether a request may continue, as in nginx.
 //!
 //! 1. The other action gets the request as a GET without body, conditions and ranges, with the
 //!    fields `X-Original-URI` and `X-Original-Method`. It is not checked by an `auth_request`
 //!    itself.
-//! 2. A status from 200 to 299 lets the request go on, 401 and 403 refuse it. Any other one is an
-//!    error of the check, and answered with 500.
+//! 2. A status from 200 to 299 lets the request continue, 401 and 403 refuse it. Any other one is
+//!    an error of the check, and answered with 500.
 //! 3. Configured fields of the response replace those of the request. Fields of these names that
 //!    the client has sent are removed in any case: it must not be able to name a user.
 

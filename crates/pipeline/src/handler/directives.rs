@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::htaccess::{self, Answered, Known, Reply, ScriptRun, SiteRequest};
 
 /// Produces the response of a routed request under the directives of a site. Error: the fallback of
-/// a share, for a path that names nothing.
+/// a share, for a path that names no file.
 pub async fn apply<'s>(
     context: &Context<'s>,
     site: &Site,

@@ -100,7 +100,7 @@ fn request_for_page(request: &Request, status: u16) -> Request {
     asked
 }
 
-/// Replaces a response by a page, or by nothing if the action of the page sends none. Fields of the
+/// Replaces a response by a page, or drops it if the action of the page sends none. Fields of the
 /// error that the page does not have stay, such as `Allow` and `WWW-Authenticate`. If the status is
 /// kept, validators of the page's file are removed.
 fn put_page(response: &mut Response, page: Response, keep_status: bool) {

@@ -31,8 +31,8 @@ pub fn limit_body(
     exchange.limit_body(max)
 }
 
-/// Produces the response to a request of a client or of the server itself. A path that names
-/// nothing under the directives of `.htaccess` files has the fallback of its share.
+/// Produces the response to a request of a client or of the server itself. A path that names no
+/// file under the directives of `.htaccess` files has the fallback of its share.
 pub async fn produce<'s>(
     context: &Context<'s>,
     mut decision: Decision,

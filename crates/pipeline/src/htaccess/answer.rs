@@ -45,7 +45,7 @@ pub struct Answered<'s> {
     pub response: Response,
     /// The instruction of a script's response to the server.
     pub instruction: Option<Instruction<'s>>,
-    /// There is nothing at the path of the request, and no directive has chosen the answer.
+    /// There is no file at the path of the request, and no directive has chosen the answer.
     pub is_missing: bool,
 }
 
@@ -58,7 +58,7 @@ impl Answered<'_> {
 
 /// The next step of a request to a site.
 pub enum Reply<'s> {
-    /// Nothing: this is its answer.
+    /// The request has this answer.
     Answered(Answered<'s>),
     /// The response of a script, for [`SiteRequest::finish_script`].
     Run(Box<ScriptRun>),
@@ -366,7 +366,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
         response
     }
 
-    /// Returns true if a rule has led from a path that names nothing to a script, in a share that
+    /// Returns true if a rule has led from a path that names no file to a script, in a share that
     /// runs none: the script is that of the site, which the fallback of the share reaches.
     fn leads_to_script(&self, record: &Record) -> bool {
         let mut first = record;

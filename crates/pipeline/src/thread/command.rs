@@ -23,7 +23,7 @@ pub enum ThreadCommand {
         /// Its socket.
         socket: ListeningSocket,
     },
-    /// Close this thread's handle of a listening socket. Open connections go on.
+    /// Close this thread's handle of a listening socket. Open connections continue.
     Pause {
         /// The listener's name.
         name: Arc<str>,

@@ -1,6 +1,6 @@
 //! Applies a configuration: prepare, store, commit.
 //!
-//! A failure before the commit changes nothing.
+//! A failure before the commit leaves the configuration unchanged.
 
 use std::fmt;
 use std::io;
@@ -152,7 +152,7 @@ impl ControlThread {
         }
     }
 
-    /// Goes on with the restarts of applications.
+    /// Continues with the restarts of applications.
     pub(super) fn advance_restarts(&mut self) -> io::Result<()> {
         let now = std::time::Instant::now();
         let log = Arc::clone(&self.shared.log);

@@ -18,7 +18,7 @@ pub fn read(memory: Option<OwnedFd>) -> io::Result<Certificates> {
 }
 
 impl ControlThread {
-    /// Takes a bundle that the supervisor sends. One that cannot be read changes nothing.
+    /// Takes a bundle that the supervisor sends. A bundle that cannot be read has no effect.
     pub(super) fn on_certificate(&mut self, name: String, memory: Option<OwnedFd>) {
         if let Ok(pem) = from_memory(memory, u64::MAX) {
             self.certificates.insert(name, pem.into());

@@ -55,7 +55,7 @@ impl Commands {
     }
 
     /// Replaces all workers of an application. Error: the reason why there are no new ones; then
-    /// the old workers go on.
+    /// the old workers continue.
     pub async fn restart(&self, name: String) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         let _ = self.questions.send(Question::Restart { name, done });

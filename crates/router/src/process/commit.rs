@@ -33,7 +33,7 @@ impl ControlThread {
         }
     }
 
-    /// Makes a prepared configuration the current one. Requests that began before go on with the
+    /// Makes a prepared configuration the current one. Requests that began before continue with the
     /// old one.
     pub(super) async fn commit(
         &mut self,

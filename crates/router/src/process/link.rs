@@ -30,7 +30,7 @@ impl Link {
     }
 
     /// Sends a message with descriptors. The supervisor reads without delay; if its socket is full
-    /// for a moment, nothing on this thread can go on without it.
+    /// for a moment, no task of this thread can continue without the message.
     pub(super) fn send_with(
         &self,
         message: &ToSupervisor,

@@ -15,7 +15,7 @@ use super::control_thread::ControlThread;
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ControlThread {
-    /// Goes on in the new error log, if there is one, and asks for the other logs.
+    /// Continues in the new error log, if there is one, and asks for the other logs.
     pub(super) fn reopen_logs(&mut self, error_log: Option<OwnedFd>) -> io::Result<()> {
         if let Some(file) = error_log {
             reopen_error_log(&self.shared.log, file);

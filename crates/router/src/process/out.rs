@@ -119,7 +119,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// A part of which nothing works.
+    /// A part that does not work at all.
     pub(super) fn out(kind: PartKind, name: impl Into<String>, reason: impl Into<String>) -> Found {
         Found { kind, name: name.into(), extent: Extent::Out, reason: reason.into() }
     }
@@ -171,7 +171,7 @@ impl OutParts {
         self.out.values().cloned().collect()
     }
 
-    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out.
+    /// Returns the names in one line of at most about `limit` characters; empty if no part is out.
     /// Parts that still work are left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
@@ -186,7 +186,7 @@ impl OutParts {
         text
     }
 
-    /// Returns true if nothing is out.
+    /// Returns true if no part is out.
     pub(super) fn is_empty(&self) -> bool {
         self.out.is_empty()
     }

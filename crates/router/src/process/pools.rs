@@ -235,7 +235,7 @@ impl Pools {
         self.applications.iter().filter_map(part).collect()
     }
 
-    /// Returns the names of the applications whose former processes go on as new ones could not
+    /// Returns the names of the applications whose former processes continue as new ones could not
     /// start.
     pub(super) fn not_replaced(&self) -> Vec<String> {
         let former = self.applications.iter().filter(|app| {
@@ -264,7 +264,7 @@ impl Pools {
         status
     }
 
-    /// Ends all workers when they are idle. The server stops, and no request comes any more.
+    /// Ends all workers when they are idle. The server stops, and the last request has arrived.
     pub(super) fn close(&self) {
         self.instances().for_each(|instance| instance.close());
     }

@@ -1,7 +1,7 @@
 //! Prepares a configuration: everything that can fail happens before it becomes the current one.
 //!
 //! Sockets are bound, applications load PHP, certificates are read, and the access log is opened.
-//! The current configuration goes on unchanged meanwhile.
+//! The current configuration continues unchanged meanwhile.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -336,7 +336,7 @@ impl ControlThread {
             let (is_preparing, deadline) = match trigger {
                 Trigger::Start(_) => {
                     let is_decided = self.pools.waive_failed(trigger.tolerates_new())?;
-                    // In an upgrade, the former server goes on meanwhile.
+                    // In an upgrade, the former server continues meanwhile.
                     if trigger.tolerates_new() && self.pools.required.is_empty() {
                         self.pools.waive_new();
                     } else if trigger.tolerates_new() {

@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl ControlThread {
-    /// Restarts applications after a change of the configuration. Those that go on as they were are
+    /// Restarts applications after a change of the configuration. Those that continue unchanged are
     /// among the parts that the status names. Error: the server stops.
     pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Result<(), String> {
         let mut due = match restart {

@@ -1,8 +1,8 @@
 //! Restricts the router process when it knows its first document, before it has a second thread and
 //! before a byte of a client is read.
 //!
-//! 1. Landlock: it reads the files in [`AllowedFiles`], writes temporary files, executes nothing,
-//!    binds no TCP socket, and neither signals nor traces another process.
+//! 1. Landlock: it reads the files in [`AllowedFiles`], writes temporary files, executes no
+//!    program, binds no TCP socket, and neither signals nor traces another process.
 //! 2. A filter of system calls: those in no list of
 //!    [`router_calls`](howdah_sys::sandbox::router_calls) do not exist.
 //!

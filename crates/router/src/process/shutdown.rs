@@ -6,10 +6,10 @@
 //! If another server has taken the listeners over (an upgrade), connections have more time, see
 //! [`Drain::hand_over`](howdah_http::drain::Drain::hand_over).
 //!
-//! 1. No connection is accepted any more, and those that are open end with the request in progress.
+//! 1. New connections are refused, and those that are open end with the request in progress.
 //!    Applications run on meanwhile: queued requests are served, workers that die are replaced,
 //!    scripts beyond their time are ended.
-//! 2. Workers end. A script may go on after its response is complete; it is waited for. A worker
+//! 2. Workers end. A script may continue after its response is complete; it is waited for. A worker
 //!    that does not end although it has no request is not.
 
 use std::io;
@@ -29,7 +29,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which idle connections wait for their last request after a hand-over.
 const IDLE_GRACE: Duration = Duration::from_secs(3);
 
-/// The kind of shutdown to go on with.
+/// The kind of shutdown to continue with.
 #[derive(PartialEq, Eq)]
 enum Mode {
     Unchanged,

@@ -191,7 +191,8 @@ impl Users {
             return PasswordLookup::Verified;
         }
         let found = self.hashes.get(name);
-        // With an empty file there is no hash to compare with, and response time reveals nothing.
+        // With an empty file there is no hash to compare with, and the response time is the same
+        // for all.
         let Some(hash) = found.or_else(|| self.hashes.values().next()) else {
             return PasswordLookup::Refused;
         };

@@ -223,7 +223,7 @@ impl Debt {
     }
 }
 
-/// Counts a waiting request until it goes on or is given up.
+/// Counts a waiting request until it continues or is given up.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -298,7 +298,7 @@ mod tests {
             allowance.note(Some(now), SHORT_RUN / 2, LONG_RUN);
         }
         assert!(!allowance.turn().await.unwrap().has_waited());
-        // More than may wait are refused; none of them runs beside the others.
+        // Requests beyond the limit are refused, and do not run.
         allowance.note(Some(now), SHORT_RUN, LONG_RUN);
         allowance.waiting.store(MAX_WAITING, Ordering::Relaxed);
         assert!(allowance.turn().await.is_none());

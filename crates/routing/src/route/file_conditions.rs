@@ -1,7 +1,7 @@
 //! Conditions on files: whether a name is that of a file or directory.
 //!
 //! Names are looked up each time, as in nginx. Symbolic links are followed under the rules of
-//! shares. A name that leaves the directory in front of its first variable names nothing.
+//! shares. A name that leaves the directory in front of its first variable names no file.
 
 use howdah_config::{FileCondition, FileTest, Part, Template};
 use howdah_files::{FileKind, FileLocation, Inspected};

@@ -27,7 +27,7 @@ pub enum Step<'s> {
     Handle(Decision),
 }
 
-/// A check, and the part of the configuration where routing goes on after it.
+/// A check, and the part of the configuration where routing continues after it.
 #[derive(Debug, Clone, Copy)]
 pub enum Check<'s> {
     /// The limits of the listener.

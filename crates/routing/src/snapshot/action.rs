@@ -21,7 +21,7 @@ use crate::htaccess_state::site::Site;
 pub struct Action {
     /// The handler.
     pub kind: ActionKind,
-    /// The application, share or upstream that requests are for; `None` if other routes or nothing
+    /// The application, share or upstream that requests are for; `None` if other routes or no part
     /// answers them.
     pub site: Option<Arc<str>>,
     /// Path that replaces the request's before the action is carried out.
@@ -111,7 +111,7 @@ pub struct Return {
     pub keep_query: bool,
     /// Text of the body; `None` for an error page, or no body.
     pub body: Option<Template>,
-    /// Send nothing: close the connection, or reset the stream.
+    /// Send no response: close the connection, or reset the stream.
     pub is_unsent: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct HtaccessShare {
     pub site: Arc<Site>,
     /// Name of a file: the root, and the path of the request.
     pub root: Template,
-    /// Action for paths that name nothing.
+    /// Action for paths that name no file.
     pub fallback: Option<Action>,
 }
 

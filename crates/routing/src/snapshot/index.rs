@@ -14,8 +14,8 @@ use howdah_config::{Match, RequiredTexts};
 use howdah_http::message::Request;
 
 /// Minimum number of indexed steps. With 12 steps of one kind of which the last holds, an index
-/// saves 13 to 110 ns; with 8, half as much or nothing. If one of the first steps holds, or kinds
-/// are mixed, it costs as much (`cargo bench -p howdah-routing`).
+/// saves 13 to 110 ns; with 8, at most half as much. If one of the first steps holds, or kinds are
+/// mixed, it costs as much (`cargo bench -p howdah-routing`).
 const MIN_INDEXED_STEPS: usize = 12;
 
 /// Index of a route's steps by the path or host that their conditions require.

@@ -154,7 +154,7 @@ impl Predecessor {
         }
     }
 
-    /// Sends an answer. One that the old server cannot get any more is dropped.
+    /// Sends an answer. One that the old server can no longer get is dropped.
     pub(crate) fn send(&self, message: &FromSuccessor) {
         if let Some(socket) = self.socket() {
             answer(&socket, message);

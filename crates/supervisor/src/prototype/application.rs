@@ -187,7 +187,7 @@ pub(super) enum Stage {
     Ready,
     /// The prototype has reported why it cannot run, and ends.
     Failed,
-    /// The prototype has been killed; its reports are not read any more.
+    /// The prototype has been killed; its reports are no longer read.
     Killed,
 }
 
@@ -287,7 +287,7 @@ impl Application {
         }
     }
 
-    /// Returns the pipe of reports, to poll; `None` if it is not read any more.
+    /// Returns the pipe of reports, to poll; `None` if it is no longer read.
     pub(crate) fn reports(&self) -> Option<BorrowedFd<'_>> {
         (self.stage != Stage::Killed).then(|| self.reports.as_fd())
     }

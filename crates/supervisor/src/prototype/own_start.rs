@@ -120,8 +120,8 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
 }
 
 /// Returns the path of the application's `php.ini` without links; `None` if it has none, or if
-/// other users could change it: it names extensions, whose code the zygote runs. Nothing but the
-/// root file system is touched: this process must not wait for a drive that does not answer.
+/// other users could change it: it names extensions, whose code the zygote runs. Only the root file
+/// system is touched: this process must not wait for a drive that does not answer.
 pub(crate) fn shared_ini_file(spec: &ApplicationSpec) -> Option<PathBuf> {
     let file = spec.ini_file.as_ref()?;
     is_regular_at_root(file).then(|| protected(file.as_ref()).ok()).flatten()

@@ -146,7 +146,7 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
         Err(Errno::SRCH) if pid != 0 => return Lookup::Ended,
         Err(Errno::SRCH) => return Lookup::NotAChild,
         // The id of a thread that is not the first of its process, or a process that is being
-        // reaped, which /proc does not show any more.
+        // reaped, which has left /proc.
         Err(Errno::INVAL) if process_tree::parent_of(pid).is_none() => return Lookup::Ended,
         Err(Errno::INVAL) => return Lookup::NotAChild,
         Err(_) => return Lookup::Unknown,

@@ -170,7 +170,7 @@ fn an_inherited_unix_socket_without_file_is_replaced() {
     assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
 }
 
-/// systemd's default mode of a socket's file is 0666; everybody could control the server.
+/// systemd's default mode of a socket's file is 0666; all users could control the server.
 #[test]
 fn a_control_socket_that_everybody_can_connect_to_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The file of the default control socket: without it, nobody can ask the server anything. It is in
-//! a directory of the machine's memory, so a look at it waits for no disk.
+//! The file of the default control socket: without it, commands cannot reach the server. It is in a
+//! directory of the machine's memory, so a look at it waits for no disk.
 
 use std::time::{Duration, Instant};
 

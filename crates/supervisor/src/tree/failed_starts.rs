@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::output::StartLines;
 
 /// Time for which lines are remembered: an application that cannot start is tried again within five
-/// seconds. Later, a start is one that somebody waits for, and is logged as a whole.
+/// seconds. Later starts are requested, and are logged as a whole.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// The lines of failed starts by the name of the application.

@@ -1,7 +1,7 @@
 //! A router under the control of an attacker sends arbitrary messages.
 //!
 //! The test plays the router at the other end of the socket. For all its messages, the supervisor
-//! grants only resources that the configuration names, creates no other files, and goes on.
+//! grants only resources that the configuration names, creates no other files, and continues.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(super) struct MailState {
     pub(super) process: Option<MailProcess>,
-    /// Processes that have nothing to do and are about to end.
+    /// Processes that have no tasks and are about to end.
     pub(super) ending: Vec<u32>,
     pub(super) backoff: Backoff,
     /// Earliest time of the next start.

@@ -2,7 +2,7 @@
 //! an attacker.
 //!
 //! [`Model::send`] is that router. For all its messages, the supervisor grants only resources that
-//! the configuration names, creates no other files, and goes on.
+//! the configuration names, creates no other files, and continues.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -99,7 +99,7 @@ impl Model {
         Ok(answers)
     }
 
-    /// Checks that the server goes on and has created or started only resources that the
+    /// Checks that the server continues and has created or started only resources that the
     /// configuration names. Error: any other one.
     pub fn check_whole(&self) -> Result<(), String> {
         let mut made = self.files();

@@ -1,4 +1,4 @@
-//! The system's files for name resolution, for a router that cannot open them any more.
+//! The system's files for name resolution, for a router that can no longer open them.
 
 use std::fs::File;
 use std::io;

@@ -1,10 +1,10 @@
 //! Dispatches the messages of the router.
 //!
-//! The router gets the resources that the running configuration names, or the one that is being
-//! applied ([`Grants`]), and nothing else: an attacker in control of it can reach no file, address,
-//! user or program that it did not have before. Any other request is refused and reported. The
-//! router can still end and start the processes of applications, send any response to clients, and
-//! read the files that the sites' user can read.
+//! The router gets only the resources that the running configuration names, or the one that is
+//! being applied ([`Grants`]): an attacker in control of it can reach no file, address, user or
+//! program that it did not have before. Any other request is refused and reported. The router can
+//! still end and start the processes of applications, send any response to clients, and read the
+//! files that the sites' user can read.
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;

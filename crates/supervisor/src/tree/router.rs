@@ -51,8 +51,8 @@ impl Tree {
     pub(super) fn router_ended(&mut self, exit: Exit) {
         let Some(router) = self.router.take() else { return };
         self.service_manager.router_ended();
-        // The control process waits for answers of this router. During an upgrade, in which nothing
-        // is changed, it ends by itself once its client knows the outcome.
+        // The control process waits for answers of this router. During an upgrade, in which changes
+        // are refused, it ends by itself once its client knows the outcome.
         if !self.upgrade.is_in_progress() {
             self.kill_control();
         }
@@ -143,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Sends queued messages to the router. Kills a router that reads nothing for too long.
+    /// Sends queued messages to the router. Kills a router that does not read for too long.
     pub(super) fn flush_outbox(&mut self, now: Instant) {
         let others = self.replacement.others.iter().map(|other| &other.router);
         for router in self.router.iter().chain(others) {

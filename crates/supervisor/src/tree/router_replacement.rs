@@ -4,11 +4,11 @@
 //! 1. The router reports that a directory of the configuration has appeared which it may not read.
 //! 2. Another router starts beside it, with copies of the same listening sockets and applications
 //!    of its own.
-//! 3. When it serves, it is the current one. The former one accepts no connections any more,
-//!    finishes its requests, and ends.
+//! 3. When it serves, it is the current one. The former one accepts no more connections, finishes
+//!    its requests, and ends.
 //!
-//! If the next router ends before it serves, the current one goes on. A former router can only keep
-//! its own applications going.
+//! If the next router ends before it serves, the current one continues. A former router can only
+//! keep its own applications going.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::prototype::{Application, DISMISSAL_TIMEOUT};
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time after `settings.shutdown_timeout` at which the router is killed. It ends by itself before,
-/// unless it hangs or somebody has taken it over.
+/// unless it hangs or an attacker has taken it over.
 const DRAIN_MARGIN: Duration = Duration::from_secs(10);
 
 /// Interval at which ended processes are reaped.

@@ -69,7 +69,7 @@ pub(super) struct Tree {
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
     pub(super) mail: MailState,
-    /// The server goes on if the first document cannot be run: the administrator can correct it
+    /// The server continues if the first document cannot be run: the administrator can correct it
     /// through the control API.
     pub(super) can_be_corrected: bool,
     pub(super) router: Option<Router>,

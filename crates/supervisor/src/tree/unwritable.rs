@@ -35,7 +35,7 @@ pub(super) struct Unwritable {
 type Told = (Option<String>, Option<String>, Option<String>);
 
 impl Unwritable {
-    /// Handles the start of a router, which knows nothing yet.
+    /// Handles the start of a router, which does not know the problems yet.
     pub(super) fn router_begins(&mut self) {
         self.told = Told::default();
     }

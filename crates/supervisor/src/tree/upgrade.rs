@@ -1,13 +1,13 @@
 //! An upgrade: replaces this server by a new start of its program.
 //!
-//! 1. The router orders no certificate any more ([`Tree::begin_upgrade`]).
+//! 1. The router stops ordering certificates ([`Tree::begin_upgrade`]).
 //! 2. The new server starts beside this one and gets sockets and state ([`Tree::start_successor`]).
 //!    This one serves on, and refuses changes.
 //! 3. The new server serves. This one releases its PID file and tells it to take over.
 //! 4. The new server has taken over. This one finishes its requests and ends. It leaves the new
 //!    one's resources alone: files of sockets, PID file, control groups.
 //!
-//! If the new server fails before step 4, this one goes on as before. If the new server dies
+//! If the new server fails before step 4, this one continues as before. If the new server dies
 //! afterwards, while this one still finishes its requests, this one serves again.
 
 use std::os::fd::AsFd;
@@ -324,8 +324,8 @@ impl Tree {
         match &mut self.upgrade.stage {
             Stage::Replaced { is_final, .. } => {
                 *is_final = true;
-                // Otherwise clients would connect to this server's copies, where nobody accepts
-                // them.
+                // Otherwise clients would connect to this server's copies, which are not accepted
+                // from.
                 self.sockets.forget_all();
                 if !is_graceful {
                     self.shut_down(false);
@@ -335,7 +335,7 @@ impl Tree {
         }
     }
 
-    /// Goes on as if there had been no upgrade.
+    /// Continues as if there had been no upgrade.
     pub(super) fn fail_upgrade(&mut self, problem: &str) {
         if let Some(successor) = self.upgrade.successor() {
             successor.kill();

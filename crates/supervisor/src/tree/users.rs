@@ -48,7 +48,7 @@ pub(super) struct WaitingChange {
     pub(super) control: u32,
     /// A look has begun since.
     pub(super) is_looked: bool,
-    /// Time at which it goes on without an outcome: a directory service may take long for each
+    /// Time at which it continues without an outcome: a directory service may take long for each
     /// user.
     pub(super) deadline: Instant,
 }
@@ -69,8 +69,8 @@ impl UserChecks {
         }
     }
 
-    /// Returns the time of the next look, if none is in progress, or that at which a reload goes
-    /// on.
+    /// Returns the time of the next look, if none is in progress, or that at which a reload
+    /// continues.
     pub(super) fn due(&self) -> Option<Instant> {
         let look = self.looks_at.is_none().then_some(self.due);
         look.into_iter().chain(self.change.as_ref().map(|change| change.deadline)).min()
@@ -167,13 +167,13 @@ impl Tree {
         }
     }
 
-    /// Tells the router which applications run as another user than they would now, and goes on
+    /// Tells the router which applications run as another user than they would now, and continues
     /// with a reload.
     pub(super) fn users_checked(&mut self, outcome: Outcome) {
         // Another router has numbers of its own.
         let router = self.router.as_ref().map(|router| router.pid);
         let is_current = router.is_some() && router == self.users.looks_at;
-        // Without an answer, for example of a directory service, nothing is known.
+        // Without an answer, for example of a directory service, the users are unknown.
         match stale_users(outcome).filter(|_| is_current) {
             Some(found) => {
                 self.users.found.extend(found);
@@ -192,7 +192,7 @@ impl Tree {
         }
     }
 
-    /// Goes on with a reload that has waited for a look.
+    /// Continues with a reload that has waited for a look.
     fn go_on(&mut self, change: WaitingChange) {
         if self.control_pid() == Some(change.control) {
             self.preflight_ended(change.candidate, Ok(None));

@@ -1,5 +1,5 @@
-//! Ends processes of the server that cannot go on by themselves: those that a signal has stopped,
-//! and a control process that does not answer. Others take their places.
+//! Ends processes of the server that cannot continue by themselves: those that a signal has
+//! stopped, and a control process that does not answer. New processes take their places.
 //!
 //! The router is asked by `service_manager`, whose watchdog needs its answers. A prototype notices
 //! by itself that it was stopped, as its application has to know.

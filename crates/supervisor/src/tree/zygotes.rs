@@ -128,7 +128,7 @@ impl Slot {
         }
     }
 
-    /// Delays the next start after a zygote that was ready and does not work any more.
+    /// Delays the next start after a zygote that was ready and no longer works.
     pub(super) fn delay(&mut self, started: Instant, now: Instant) {
         self.next_start = Some(self.backoff.next_start(started, now));
     }
@@ -194,7 +194,7 @@ impl Zygotes {
         self.waiting.iter_mut().find(|waiting| waiting.id == id)
     }
 
-    /// Kills all zygotes. Nothing waits for them any more.
+    /// Kills all zygotes. Starts no longer wait for them.
     pub(super) fn end_all(&mut self) {
         self.slots.iter_mut().for_each(Slot::end);
         self.waiting.clear();
@@ -250,7 +250,7 @@ impl Tree {
         same.take(MIN_APPLICATIONS).count() == MIN_APPLICATIONS
     }
 
-    /// Logs which applications cannot use a zygote, if they are others than before.
+    /// Logs which applications cannot use a zygote, if the applications have changed.
     fn log_own_starts(&mut self) {
         let specs = self.changes.current.grants.applications.values();
         let own =
@@ -311,7 +311,7 @@ impl Tree {
         let Some(slot) = self.zygotes.slot(&start) else { return StartKind::Execute };
         match &slot.zygote {
             Some(zygote) if zygote.is_ready => StartKind::Fork(start),
-            // After one that was never ready, nobody waits for the next.
+            // After one that was never ready, starts do not wait for the next.
             Some(_) if slot.never_ready == 0 => StartKind::Wait(start),
             _ => StartKind::Execute,
         }
@@ -413,7 +413,7 @@ impl Tree {
             all.into_iter().partition(|waiting| waiting.start == *start);
         self.zygotes.waiting = rest;
         for Waiting { id, spec, descriptors, workers, .. } in due {
-            // A new router knows nothing of it.
+            // A new router does not know these starts.
             self.as_router(id.router, |tree| {
                 tree.start_application(id.number, spec, descriptors);
                 (0..workers).for_each(|_| tree.spawn_worker(id.number));

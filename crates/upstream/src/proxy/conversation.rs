@@ -25,7 +25,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Creates a conversation; nothing is sent before the first poll. `is_head` is true for the
+    /// Creates a conversation; bytes are sent from the first poll on. `is_head` is true for the
     /// method HEAD.
     pub fn new(
         stream: Connection,

@@ -5,7 +5,7 @@
 //!
 //! As in Unit the target is the client's, unless a route has changed the path; only bytes that are
 //! not allowed in a URI, and that some servers take for separators, are percent-encoded. `Host` is
-//! the client's, and nothing is added about the client, unless the upstream's settings say so.
+//! the client's, and no fields about the client are added, unless the upstream's settings say so.
 //! Fields of the connection (RFC 9110, 7.6.1) and of the framing are not passed on; the router
 //! writes its own.
 

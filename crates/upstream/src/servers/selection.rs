@@ -62,7 +62,7 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Counts a request of the server with this index; `None` if the server has no room any more.
+    /// Counts a request of the server with this index; `None` if the server has become full.
     fn begin(upstream: &Arc<Upstream>, index: usize) -> Option<Self> {
         let has_begun = upstream.servers.get(index)?.try_begin_request();
         has_begun.then(|| ActiveRequest { upstream: Arc::clone(upstream), index })

@@ -116,7 +116,7 @@ impl Server {
         has_room
     }
 
-    /// Counts a request as no longer active.
+    /// Counts the end of an active request.
     pub(super) fn end_request(&self) {
         self.load.active.fetch_sub(1, SeqCst);
     }

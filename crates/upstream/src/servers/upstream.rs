@@ -175,7 +175,7 @@ impl Upstream {
     }
 
     /// Wakes the requests that wait, because other servers can be selected now: as many of them may
-    /// go on as these have room for.
+    /// continue as these have room for.
     pub(super) fn wake_all(&self) {
         self.room.notify_waiters();
     }

@@ -33,7 +33,7 @@ pub struct Duplex<S, F> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, F: BodyFraming> Duplex<S, F> {
-    /// Creates the state; nothing is sent before the first poll.
+    /// Creates the state; bytes are sent from the first poll on.
     pub fn new(stream: S, upload: Upload<F>, timeouts: &Timeouts, timer: Timer) -> Self {
         Duplex {
             stream,

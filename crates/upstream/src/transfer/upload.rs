@@ -80,7 +80,7 @@ pub enum State {
 }
 
 impl<F: BodyFraming> Upload<F> {
-    /// Creates the upload of a client's request. Nothing is sent before the first poll.
+    /// Creates the upload of a client's request. Bytes are sent from the first poll on.
     pub fn new(head: Vec<u8>, content: &Content, framing: F, exchange: &Exchange<'_>) -> Self {
         Upload::from_source(head, Source::of(content, exchange), framing)
     }

@@ -15,7 +15,7 @@ use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Version of the messages of an upgrade. A server and a successor with different versions refuse
-/// each other, and the server goes on.
+/// each other, and the server continues.
 pub const HANDOVER_PROTOCOL: u32 = 1;
 
 messages! {

@@ -94,7 +94,7 @@ messages! {
             user: String,
             /// Its mail server.
             route: MailRoute,
-            /// The first file is one that messages are appended to; nothing is sent.
+            /// Messages are appended to the first file instead of being sent.
             is_to_file: bool,
             /// There is a file with the password, or one that takes messages.
             has_file: bool,
@@ -119,7 +119,7 @@ messages! {
             /// Number of the submission.
             number: u32,
         }
-        /// The process has nothing to do. The supervisor closes the socket if it has sent nothing
+        /// The process is idle. The supervisor closes the socket unless it has sent a message
         /// meanwhile, and the process ends.
         2 Idle {}
         /// The recipients of an application have changed. Sent before a message of theirs is

@@ -6,10 +6,10 @@ use crate::bytes::{Decoder, Encode, Malformed};
 /// The applications that are restarted after a configuration change, beside those that it changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// No others.
+    /// No applications.
     #[default]
     Nothing,
-    /// No others. The document was read again because of a file that has changed by itself.
+    /// No applications. The document was read again because of a file that has changed by itself.
     NothingAfterReading,
     /// Applications with a changed file that PHP was started from, or a changed preload or worker
     /// script.

@@ -250,8 +250,7 @@ messages! {
             /// Path of the file.
             path: String,
         }
-        /// Processes of a resident application run a script for each request, or need not do so any
-        /// more.
+        /// Processes of a resident application run a script for each request, or stop doing so.
         28 Fallback {
             /// Number of the application.
             application: u32,
@@ -380,8 +379,7 @@ messages! {
         /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null`
         /// in place of one that cannot be opened.
         23 NameFiles {}
-        /// Orders no certificate any more; answered with `RenewalsHeld` when no order is in
-        /// progress.
+        /// Stops ordering certificates; answered with `RenewalsHeld` when no order is in progress.
         24 HoldRenewals {}
         /// Orders certificates again.
         25 ReleaseRenewals {}

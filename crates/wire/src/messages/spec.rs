@@ -113,7 +113,7 @@ record! {
         priority: Option<u32>,
         /// Permissions that new files do not get; `None` for the server's.
         umask: Option<u32>,
-        /// Environment variables; nothing else is inherited.
+        /// Environment variables; the program inherits only these.
         environment: Vec<(String, String)>,
         /// `php.ini` to read instead of libphp's default.
         ini_file: Option<String>,

@@ -46,7 +46,7 @@ fn a_body_that_is_not_complete_is_answered_with_408_and_the_connection_ends_at_o
         let (place, is_idle) = oldest(&server, 1).await;
         assert!(!is_idle);
         server.drain.evict(place);
-        // The server reads nothing more from it.
+        // The server has stopped reading from the connection.
         timeout(Duration::from_secs(4), server.emptied()).await.expect("it does not linger");
         assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
         assert_eq!(server.ended(), [(408, SendOutcome::Complete)]);

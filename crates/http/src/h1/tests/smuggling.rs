@@ -150,7 +150,7 @@ fn a_malformed_chunk_is_refused_whoever_reads_the_body() {
         for body in BAD_CHUNKS {
             let head = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked";
             refused(&server, 400, head, body).await;
-            // If the handler does not read the body, there may be a response, but nothing after it.
+            // If the handler does not read the body, there may be one response, but no more.
             let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked";
             refused(&server, 200, head, body).await;
         }

@@ -119,7 +119,7 @@ fn what_ends_the_connection_is_not_read_on() {
             &[&[0x04, 0x7f, 0x80, 0x80, 0x80, 0x80, 0][..], &[b'#'; 127]].concat(),
         ),
         frame(HEADERS, 5, 1, &[0x7e, 0x82]), // the name of an entry that is not there
-        // An entry that a smaller table has no room for any more.
+        // An entry that a smaller table has evicted.
         frame(HEADERS, 5, 1, b"\x40\x01x\x01y\x20\xbe"),
         frame(HEADERS, 5, 1, &[0x04, 5, b'/']), // cut
         frame(HEADERS, 5 | PADDED, 1, &[]),     // no length of the padding

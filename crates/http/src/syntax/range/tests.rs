@@ -65,7 +65,7 @@ fn ranges_past_the_end_are_unsatisfiable() {
     assert_eq!(parse_range(b"bytes=-5", 0), Ranges::Ignored);
 }
 
-/// Attack class 28: no arithmetic wraps, and many overlapping ranges cost nothing.
+/// Attack class 28: no arithmetic wraps, and many overlapping ranges have no cost.
 #[test]
 fn huge_and_many_ranges_are_harmless() {
     let huge = "9".repeat(40);

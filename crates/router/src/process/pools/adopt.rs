@@ -60,8 +60,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Keeps the applications of this snapshot. The others leave when no request of theirs can come
-    /// any more.
+    /// Keeps the applications of this snapshot. The others leave after their last request.
     pub(in crate::process) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) -> io::Result<()> {
         for mut app in std::mem::take(&mut self.applications) {
             if snapshot.applications.contains_key(app.config.name.as_str()) {

@@ -74,7 +74,7 @@ pub(super) struct PooledApplication {
     pub(super) failure: Option<Problem>,
     /// Why its processes are not those of its files, or may not be, and the remedy.
     pub(super) not_replaced: Option<String>,
-    /// A reload has changed it to one that cannot run; it goes on as it was.
+    /// A reload has changed it to one that cannot run; it continues unchanged.
     pub(super) kept: Option<Box<Kept>>,
     /// Why it could not start, or its problem while it runs, found by the supervisor without a
     /// start.
@@ -296,7 +296,7 @@ impl PooledApplication {
         (load, running)
     }
 
-    /// Returns true if it has no request and none can come any more.
+    /// Returns true if its last request has ended.
     pub(super) fn is_finished(&self) -> bool {
         let can_come = self.snapshots.iter().any(|snapshot| snapshot.strong_count() > 0);
         let load = self.queue.load();

@@ -1,5 +1,5 @@
 //! Restarts whose outcome is awaited. They run beside changes of the configuration and beside each
-//! other: one application that does not start holds nothing else up.
+//! other: an application that does not start delays no other one.
 
 use std::time::Instant;
 

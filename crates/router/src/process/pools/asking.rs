@@ -10,8 +10,8 @@ use super::asked::AskedRestart;
 
 impl Pools {
     /// Begins to replace all workers of an application. `done` gets the outcome; with an error, the
-    /// former workers go on. A restart in progress begins anew: the obstacle for which it waits may
-    /// have been removed.
+    /// former workers continue. A restart in progress begins anew: the obstacle for which it waits
+    /// may have been removed.
     pub(in crate::process) fn ask_for_restart(
         &mut self,
         name: &str,
@@ -43,7 +43,7 @@ impl Pools {
     }
 
     /// Ends the restarts that are ready or have failed, and sends their outcomes. Returns the
-    /// outcomes that are no longer awaited.
+    /// outcomes whose clients have left.
     pub(in crate::process) fn advance_asked_restarts(
         &mut self,
         now: Instant,

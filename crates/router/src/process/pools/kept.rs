@@ -1,4 +1,4 @@
-//! Applications that a reload has changed to ones that cannot run: they go on as they were.
+//! Applications that a reload has changed to ones that cannot run: they continue unchanged.
 //!
 //! A mistake in a document must not end a site that serves. Until it is corrected and the document
 //! read again, requests have the former settings of the application; only its logs are the new
@@ -12,14 +12,14 @@ use ::howdah_config as config;
 use super::Pools;
 use super::application::PooledApplication;
 
-/// An application that goes on as it was.
+/// An application that continues unchanged.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// The configuration with which it cannot run.
     refused: config::Application,
     /// The configuration that requests have.
     pub(super) in_use: config::Application,
-    /// Why it goes on as it was, and the remedy.
+    /// Why it continues unchanged, and the remedy.
     pub(super) reason: String,
 }
 
@@ -35,8 +35,8 @@ impl Pools {
         kept.any(|kept| kept.refused == *config)
     }
 
-    /// Drops the prepared applications that have failed where former ones can go on, and puts the
-    /// configuration of those into this one.
+    /// Drops the prepared applications that have failed where former ones can continue, and puts
+    /// the configuration of those into this one.
     pub(in crate::process) fn keep_former(
         &mut self,
         config: &mut config::Config,

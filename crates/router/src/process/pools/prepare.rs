@@ -36,8 +36,8 @@ impl Pools {
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }
 
-    /// Returns false if an application has no instance because it could not be started, or goes on
-    /// as it was.
+    /// Returns false if an application has no instance because it could not be started, or
+    /// continues unchanged.
     pub(in crate::process) fn can_restart(&self, name: &str) -> bool {
         let found = self.applications.iter().find(|app| app.config.name == name);
         found.is_none_or(|app| {

@@ -62,7 +62,7 @@ impl Pools {
     /// Lets applications that cannot run be adopted with the others; they are started again later.
     /// Returns false if it is not known yet whether another one can serve. Error: the reason why
     /// none of those that the router must not serve without can run, or none of several with one
-    /// version of PHP; or why none of those that must be ready can, unless the server goes on
+    /// version of PHP; or why none of those that must be ready can, unless the server continues
     /// `even_without_all`.
     pub(in crate::process) fn waive_failed(
         &mut self,
@@ -142,7 +142,7 @@ impl Pools {
                 continue;
             };
             let failure = failure.to_string();
-            // The parts that are out have a line about one that goes on as it was.
+            // The parts that are out have a line about one that continues unchanged.
             if !running.iter().any(|former| former.can_go_on_for(app)) {
                 log.write(Level::Alert, app.is_out(&failure));
             }

@@ -25,7 +25,7 @@ use super::restarts::LONG_LIFE;
 use super::{FALLS_BACK, Pools};
 
 /// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor
-/// could not look it up any more.
+/// could not look it up in time.
 pub(super) fn named(pid: u32) -> String {
     if pid == 0 { "worker".to_owned() } else { format!("worker {pid}") }
 }
@@ -147,7 +147,7 @@ impl Pools {
         for app in &mut self.applications {
             let name = &app.config.name;
             let problem = found.iter().find(|(found, _)| found == name).map(|(_, problem)| problem);
-            // Of one that goes on as it was, the look was at another configuration.
+            // Of one that continues unchanged, the look was at another configuration.
             let problem = problem.filter(|_| app.kept.is_none() || app.ready_since.is_none());
             match problem.filter(|problem| app.foreseen.as_ref() != Some(problem)) {
                 Some(problem) if app.ready_since.is_some() => {

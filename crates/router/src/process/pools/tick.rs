@@ -29,7 +29,7 @@ const MAX_NEGLECT_US: u64 = 50_000;
 const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Pools {
-    /// Starts and retires workers. Returns the time of the next call if nothing happens before;
+    /// Starts and retires workers. Returns the time of the next call, unless an event comes first;
     /// `None` if none is needed.
     pub(in crate::process) fn tick(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();

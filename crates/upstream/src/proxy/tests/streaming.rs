@@ -26,7 +26,7 @@ fn a_body_goes_on_as_it_comes() {
     with(|| async {
         let (listener, proxy) = before(timeouts(), |_| ()).await;
         for second in [false, true] {
-            // Part of the body that arrives with the head: some or nothing.
+            // Part of the body that arrives with the head; may be empty.
             let start = if second { "abc" } else { "" };
             let mut client = client(&proxy, &(post("Content-Length: 6") + start)).await;
             let mut server = server(&listener).await;

@@ -1,4 +1,4 @@
-//! Requests that wait for a server: which events wake them, and which request may go on.
+//! Requests that wait for a server: which events wake them, and which request may continue.
 
 use std::future::Future;
 use std::pin::Pin;
