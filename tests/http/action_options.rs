@@ -172,3 +172,62 @@ fn a_response_is_sent_at_the_rate_of_its_action() {
     assert!(times[..2].iter().all(|time| (0.6..2.0).contains(time)), "{times:?}");
     assert!(times[2] < 0.6, "{times:?}");
 }
+
+#[test]
+fn a_fallback_has_the_options_of_its_share_also_under_htaccess_files() {
+    for htaccess in [false, true] {
+        let code = "header('Cache-Control: max-age=60');
+            echo $_SERVER['HTTP_X_USER'] ?? '', strlen(file_get_contents('php://input'));";
+        let site = Site::script("tell.php", code)
+            .file("check.php", "<?php header('X-User: ' . $_GET['u']);")
+            .file("files/.htaccess", "Options -Indexes\n");
+        let share = format!("{}/files$uri", site.root().display());
+        let log = site.data().join("access.log");
+        let tell = json!({"rewrite": "/tell.php", "pass": "applications/site"});
+        let with = |mut action: Value, changes: Value| {
+            let members = changes.as_object().unwrap().clone();
+            action.as_object_mut().unwrap().extend(members);
+            action
+        };
+        let step = |uri: &str, changes: Value| {
+            let action = json!({"share": &share, "htaccess": htaccess});
+            json!({"match": {"uri": uri}, "action": with(action, changes)})
+        };
+        let routes = json!({
+            "main": [
+                step("/users", json!({
+                    "auth_request": {
+                        "action": {"rewrite": "/check.php?u=$header_x_u", "pass": "applications/site"},
+                        "copy_headers": "X-User",
+                    },
+                    "security_headers": true,
+                    "fallback": with(tell.clone(), json!({"cache": {}})),
+                })),
+                step("/limited", json!({
+                    "fallback": with(tell.clone(), json!({"max_body_size": 10})),
+                })),
+                step("/loop", json!({"fallback": {"pass": "routes/main"}})),
+            ],
+        });
+        let changes = json!({"routes": routes, "access_log": {"path": log, "format": "$uri"}});
+        let server = serve(site, changes);
+        let get = |user: &str| {
+            server.send(format!(
+                "GET /users HTTP/1.1\r\nHost: a\r\nX-U: {user}\r\nConnection: close\r\n\r\n"
+            ))
+        };
+        // Each user has a response, because the check may have told for whom it is.
+        for user in ["alice", "bob"] {
+            let response = get(user);
+            assert_eq!(response.text(), format!("{user}0"), "{htaccess}");
+            assert_eq!(response.field("x-frame-options"), Some("SAMEORIGIN"), "{htaccess}");
+        }
+        let long = server.post("/limited", "text/plain", "x".repeat(11));
+        assert_eq!(long.status, 413, "{htaccess}");
+        assert_eq!(server.post("/limited", "text/plain", "x".repeat(10)).text(), "10");
+        assert_eq!(server.get("/loop").status, 500, "{htaccess}");
+        harness::eventually("each request is in the access log", || {
+            (server.data("access.log").lines().count() == 5).then_some(())
+        });
+    }
+}

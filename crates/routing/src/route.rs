@@ -151,19 +151,20 @@ impl<'s> Routing<'s> {
         action: &'s Action,
         request: &mut Request,
     ) -> (Routed<'s>, Step<'s>) {
-        self.route_to_action(action, true, request)
-    }
-
-    /// Routes a request to an action.
-    pub fn route_to_action(
-        &self,
-        action: &'s Action,
-        is_internal: bool,
-        request: &mut Request,
-    ) -> (Routed<'s>, Step<'s>) {
-        let mut routed = Routed { is_internal, ..Routed::default() };
+        let mut routed = Routed { is_internal: true, ..Routed::default() };
         let step = self.follow(Next::Action(action), &mut routed, request);
         (routed, step)
+    }
+
+    /// Continues with the fallback of a share with `.htaccess` files. As with every fallback, the
+    /// options of the actions on the way of the request stay, and so does the number of passes.
+    pub fn fall_back(
+        &self,
+        fallback: &'s Action,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Step<'s> {
+        self.follow(Next::Action(fallback), routed, request)
     }
 
     /// Routes the request of an internal redirect; `effects` are those of the first request.

@@ -13,6 +13,7 @@ use howdah_routing::snapshot::effects::Handling;
 use super::cached;
 use super::checks;
 use super::directives;
+use super::esi;
 use super::origin;
 use crate::context::Context;
 use crate::refusals;
@@ -61,15 +62,18 @@ pub async fn produce<'s>(
                     Ok(answer) => return answer,
                     Err(fallback) => fallback,
                 };
-                let (mut next, step) =
-                    routing.route_to_action(fallback, routed.is_internal, &mut exchange.request);
-                next.is_check = routed.is_check;
-                decision = if next.is_check {
+                let step = routing.fall_back(fallback, routed, &mut exchange.request);
+                decision = if routed.is_check {
                     step.without_checks()
                 } else {
-                    checks::check(context, step, &mut next, exchange).await
+                    checks::check(context, step, routed, exchange).await
                 };
-                *routed = next;
+                esi::prepare(&decision, &routed.effects, &mut exchange.request);
+                if let Some(limit) = routed.effects.max_body_size
+                    && let Err(error) = exchange.limit_body(limit.bytes)
+                {
+                    decision = Decision::Refuse(error.into());
+                }
                 continue;
             }
             Decision::List(listing) => {
