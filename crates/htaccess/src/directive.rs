@@ -85,6 +85,11 @@ pub struct Place<'a> {
 /// text that Apache logs.
 pub type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
 
+/// Returns true if the argument of a [`Flag`](Arguments::Flag) is `on`.
+pub fn is_on(arguments: &[&[u8]]) -> bool {
+    arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"))
+}
+
 /// A directive of a module.
 #[derive(Debug)]
 pub struct Directive {
@@ -100,4 +105,17 @@ pub struct Directive {
     pub usage: &'static str,
     /// The function that adds the directive to a configuration.
     pub apply: Apply,
+}
+
+impl Directive {
+    /// Creates a directive.
+    pub const fn new(
+        name: &'static str,
+        arguments: Arguments,
+        class: Override,
+        usage: &'static str,
+        apply: Apply,
+    ) -> Directive {
+        Directive { name, arguments, class, usage, apply }
+    }
 }

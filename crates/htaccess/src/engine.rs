@@ -23,7 +23,7 @@ use crate::modules::mime;
 use crate::modules::pattern::Text;
 use crate::outcome::PHP_HANDLER;
 pub use crate::outcome::{Action, ErrorPage, Outcome, Script};
-use crate::parse;
+pub use crate::parse::compile;
 use crate::phases::Server;
 use crate::record::Record;
 use crate::site::Site;
@@ -39,22 +39,6 @@ const SECTIONS: &str = include_str!("base.conf");
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) site: Site,
-}
-
-/// Compiles a `.htaccess`, for [`World::directives`]. `exists` says whether there is something at a
-/// path (`<IfFile>`); it should say no outside of the site.
-///
-/// # Errors
-///
-/// The first error; requests below the directory fail with 500.
-pub fn compile(
-    bytes: &[u8],
-    path: &[u8],
-    directory: &[u8],
-    base: &Base,
-    exists: &dyn Fn(&[u8]) -> bool,
-) -> Result<DirConfig, Broken> {
-    parse::compile(bytes, path, directory, base, exists)
 }
 
 impl Engine {
@@ -123,7 +107,7 @@ impl Engine {
 /// Compiles a text that is no `.htaccess`.
 fn compile_base(text: &str, base: &Base) -> Result<DirConfig, Broken> {
     let unlimited = Base { allow: Allow::all(), memory: None, ..base.clone() };
-    parse::compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)
+    compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)
 }
 
 /// Compiles the part of the base that is not about a directory.

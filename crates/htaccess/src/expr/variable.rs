@@ -157,26 +157,16 @@ impl Variable {
                 let is_mapped = connection.remote_addr.starts_with(b"::ffff:");
                 on_off(connection.remote_addr.contains(&b':') && !is_mapped)
             }
-            Variable::IsSubrequest => {
-                if record.is_sub_request {
-                    b"true"
-                } else {
-                    b"false"
-                }
-            }
+            Variable::IsSubrequest if record.is_sub_request => b"true",
+            Variable::IsSubrequest => b"false",
             Variable::PathInfo => &record.path_info,
             Variable::QueryString => record.args.as_deref().unwrap_or_default(),
             Variable::RemoteIdent => b"",
             Variable::RemoteUser => record.user.as_deref().unwrap_or_default(),
             Variable::RequestFilename => &record.filename,
             Variable::RequestMethod => &record.method,
-            Variable::RequestScheme => {
-                if connection.is_https {
-                    b"https"
-                } else {
-                    b"http"
-                }
-            }
+            Variable::RequestScheme if connection.is_https => b"https",
+            Variable::RequestScheme => b"http",
             Variable::RequestUri => &record.uri,
             Variable::ServerAddr => &connection.server_addr,
             Variable::ServerAdmin => &connection.server_admin,

@@ -54,24 +54,14 @@ pub const DIRECTIVES: &[Directive] = &[
         arguments: Arguments::EachAfterFirst,
         class: Override::LIMIT,
         usage: FROM,
-        apply: |config, place, arguments| {
-            let rule = rule(place, arguments)?;
-            config.of_mut::<Config>().is_set = true;
-            config.of_mut::<Config>().allows.push(rule);
-            Ok(())
-        },
+        apply: |config, place, arguments| add(config, place, arguments, |own| &mut own.allows),
     },
     Directive {
         name: "deny",
         arguments: Arguments::EachAfterFirst,
         class: Override::LIMIT,
         usage: FROM,
-        apply: |config, place, arguments| {
-            let rule = rule(place, arguments)?;
-            config.of_mut::<Config>().is_set = true;
-            config.of_mut::<Config>().denies.push(rule);
-            Ok(())
-        },
+        apply: |config, place, arguments| add(config, place, arguments, |own| &mut own.denies),
     },
     Directive {
         name: "Satisfy",
@@ -159,6 +149,19 @@ fn satisfy(config: &mut DirConfig, place: &Place<'_>, arguments: &[&[u8]]) -> Re
     };
     config.of_mut::<Config>().is_set = true;
     config.of_mut::<Config>().satisfies_any.push((place.methods.cloned(), is_any));
+    Ok(())
+}
+
+/// Adds a rule to the list of its kind.
+fn add(
+    config: &mut DirConfig,
+    place: &Place<'_>,
+    arguments: &[&[u8]],
+    list: fn(&mut Config) -> &mut Vec<Rule>,
+) -> Result<(), String> {
+    let rule = rule(place, arguments)?;
+    config.of_mut::<Config>().is_set = true;
+    list(config.of_mut::<Config>()).push(rule);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use howdah_text::{base64, hex};
 use md5::{Digest, Md5};
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Arguments, Directive, Override, Place, is_on};
 use crate::modules::authn_file::{self, Answer};
 use crate::modules::pattern::Text;
 use crate::modules::services::Services;
@@ -255,10 +255,6 @@ fn escape_quotes(text: &[u8]) -> Vec<u8> {
         }
     }
     escaped
-}
-
-fn is_on(arguments: &[&[u8]]) -> bool {
-    arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"))
 }
 
 fn set_type(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {

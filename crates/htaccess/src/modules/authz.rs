@@ -16,7 +16,7 @@ pub use answer::Answer;
 pub use phase::authorize;
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Apply, Arguments, Directive, Override, Place, is_on};
 use crate::method::Methods;
 use crate::support::{covers, lossy, word};
 use provider::Provider;
@@ -124,8 +124,6 @@ pub const DIRECTIVES: &[Directive] = &[
         apply: forbidden_on_failure,
     },
 ];
-
-type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
 
 const fn section(name: &'static str, usage: &'static str, apply: Apply) -> Directive {
     Directive { name, arguments: Arguments::Raw, class: Override::AUTH_CONFIG, usage, apply }
@@ -280,8 +278,7 @@ fn forbidden_on_failure(
     _: &Place<'_>,
     arguments: &[&[u8]],
 ) -> Result<(), String> {
-    let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-    config.of_mut::<Config>().forbidden_on_failure = Some(is_on);
+    config.of_mut::<Config>().forbidden_on_failure = Some(is_on(arguments));
     Ok(())
 }
 

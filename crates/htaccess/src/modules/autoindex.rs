@@ -11,7 +11,7 @@ mod turns;
 pub use page::handle;
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Apply, Arguments, Directive, Override, Place, is_on};
 use crate::modules::negotiation::Lookup;
 use crate::record::Record;
 use crate::support::{atoi, has_prefix};
@@ -199,9 +199,8 @@ pub const DIRECTIVES: &[Directive] = &[
         Arguments::Flag,
         "Reset the inherited list of IndexIgnore filenames",
         |config, _, arguments| {
-            let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
             config.of_mut::<Config>().is_set = true;
-            config.of_mut::<Config>().resets_ignored = is_on;
+            config.of_mut::<Config>().resets_ignored = is_on(arguments);
             Ok(())
         },
     ),
@@ -335,8 +334,6 @@ struct Description {
     is_full_path: bool,
     has_wildcards: bool,
 }
-
-type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
 
 const fn directive(
     name: &'static str,

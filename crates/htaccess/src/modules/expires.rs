@@ -1,7 +1,7 @@
 //! `mod_expires`: `Expires` and `Cache-Control: max-age` by content type.
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Arguments, Directive, Override, Place, is_on};
 use crate::record::{FileKind, Record};
 use crate::support::{atoi, has_prefix, lossy, merge, without_parameters, word};
 use crate::table::Table;
@@ -133,9 +133,8 @@ enum Base {
 }
 
 fn active(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
     config.of_mut::<Config>().is_set = true;
-    config.of_mut::<Config>().active = Some(is_on);
+    config.of_mut::<Config>().active = Some(is_on(arguments));
     Ok(())
 }
 

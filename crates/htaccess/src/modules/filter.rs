@@ -72,14 +72,14 @@ impl Config {
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[
-    directive(
+    Directive::new(
         "AddOutputFilterByType",
         Arguments::Words,
         Override::FILE_INFO,
         "output filter name followed by one or more content-types",
         by_type,
     ),
-    directive(
+    Directive::new(
         "SetOutputFilter",
         Arguments::One,
         Override::FILE_INFO,
@@ -89,7 +89,7 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "SetInputFilter",
         Arguments::One,
         Override::FILE_INFO,
@@ -99,71 +99,77 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "FilterDeclare",
         Arguments::OneOrTwo,
         Override::OPTIONS,
         "filter-name [filter-type]",
         declare,
     ),
-    directive(
+    Directive::new(
         "FilterProvider",
         Arguments::Three,
         Override::OPTIONS,
         "filter-name provider-name match-expression",
         provider,
     ),
-    directive(
+    Directive::new(
         "FilterChain",
         Arguments::Each,
         Override::OPTIONS,
         "list of filter names with optional [+-=!@]",
         chain,
     ),
-    directive(
+    Directive::new(
         "FilterProtocol",
         Arguments::TwoOrThree,
         Override::OPTIONS,
         "filter-name [provider-name] protocol-args",
         protocol,
     ),
-    directive("FilterTrace", Arguments::Two, Override::NONE, "filter-name debug-level", ignored),
-    directive(
+    Directive::new(
+        "FilterTrace",
+        Arguments::Two,
+        Override::NONE,
+        "filter-name debug-level",
+        ignored,
+    ),
+    Directive::new(
         "DeflateFilterNote",
         Arguments::OneOrTwo,
         Override::NONE,
         "Set a note to report on compression ratio",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateWindowSize",
         Arguments::One,
         Override::NONE,
         "Set the Deflate window size (1-15)",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateBufferSize",
         Arguments::One,
         Override::NONE,
         "Set the Deflate Buffer Size",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateMemLevel",
         Arguments::One,
         Override::NONE,
         "Set the Deflate Memory Level (1-9)",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateCompressionLevel",
         Arguments::One,
         Override::NONE,
         "Set the Deflate Compression Level (1-9)",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateAlterETag",
         Arguments::One,
         Override::NONE,
@@ -171,21 +177,21 @@ pub const DIRECTIVES: &[Directive] = &[
          'NoChange' (2.2.x behavior), 'Remove'",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateInflateLimitRequestBody",
         Arguments::One,
         Override::ALL,
         "Set a limit on size of inflated input",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateInflateRatioLimit",
         Arguments::One,
         Override::ALL,
         "Set the inflate ratio limit above which inflation is aborted (default: 200)",
         ignored,
     ),
-    directive(
+    Directive::new(
         "DeflateInflateRatioBurst",
         Arguments::One,
         Override::ALL,
@@ -345,18 +351,6 @@ fn accepts_gzip(accepted: &[u8]) -> bool {
     let Some(mut parameters) = rest.strip_prefix(b";") else { return true };
     let quality = token(&mut parameters, true);
     quality.len() < 3 || !b"q=0.000".starts_with(quality)
-}
-
-type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
-
-const fn directive(
-    name: &'static str,
-    arguments: Arguments,
-    class: Override,
-    usage: &'static str,
-    apply: Apply,
-) -> Directive {
-    Directive { name, arguments, class, usage, apply }
 }
 
 fn ignored(_: &mut DirConfig, _: &Place<'_>, _: &[&[u8]]) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub use types::Types;
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Apply, Arguments, Directive, Override, Place, is_on};
 use crate::record::{FileKind, Record};
 use crate::support::{is_space, lossy, trimmed};
 
@@ -137,8 +137,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::NONE,
         usage: "Set to 'yes' to allow mod_mime to use path info for type checking",
         apply: |config, _, arguments| {
-            let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-            config.of_mut::<Config>().uses_path_info = Some(is_on);
+            config.of_mut::<Config>().uses_path_info = Some(is_on(arguments));
             Ok(())
         },
     },
@@ -332,16 +331,8 @@ struct Multiviews {
     filters: bool,
 }
 
-type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
-
 const fn add(name: &'static str, usage: &'static str, apply: Apply) -> Directive {
-    Directive {
-        name,
-        arguments: Arguments::EachAfterFirst,
-        class: Override::FILE_INFO,
-        usage,
-        apply,
-    }
+    Directive::new(name, Arguments::EachAfterFirst, Override::FILE_INFO, usage, apply)
 }
 
 const fn remove(name: &'static str, apply: Apply) -> Directive {

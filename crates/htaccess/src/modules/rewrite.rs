@@ -27,7 +27,7 @@ pub use self::outcome::Outcome;
 pub(crate) use self::pass::END_NOTE;
 pub use self::trace::{Event, Trace};
 use crate::config::{DirConfig, ModuleConfig, Slot};
-use crate::directive::{Arguments, Directive, Override, Place};
+use crate::directive::{Arguments, Directive, Override, Place, is_on};
 use crate::record::Record;
 
 /// Maximum number of rules of a file.
@@ -182,7 +182,7 @@ fn rewrite_engine(
     place: &Place<'_>,
     arguments: &[&[u8]],
 ) -> Result<(), String> {
-    config(dir, place).is_on = Some(first(arguments).eq_ignore_ascii_case(b"on"));
+    config(dir, place).is_on = Some(is_on(arguments));
     Ok(())
 }
 

@@ -60,10 +60,7 @@ impl Compiler<'_> {
         config: &mut DirConfig,
     ) -> Result<(), Failure> {
         let fail = |text: String| Failure::new(node.line, text);
-        if arguments.is_empty() {
-            let text = format!("{}> directive requires additional arguments", kind.name());
-            return Err(fail(text));
-        }
+        needs_arguments(kind, arguments, node)?;
         let mut words = Words::new(arguments);
         let mut name = words.take();
         let is_regex = kind == Kind::FilesMatch || name == b"~";
@@ -102,10 +99,7 @@ impl Compiler<'_> {
             }
             Branch::Else
         } else {
-            if arguments.is_empty() {
-                let text = format!("{}> directive requires additional arguments", kind.name());
-                return Err(fail(text));
-            }
+            needs_arguments(kind, arguments, node)?;
             let condition = Condition::parse(&words.take())
                 .map_err(|error| fail(format!("Cannot parse condition clause: {error}")))?;
             match kind {
@@ -141,10 +135,7 @@ impl Compiler<'_> {
         scope: Scope<'_>,
     ) -> Result<(), Failure> {
         let fail = |text: String| Failure::new(node.line, text);
-        if arguments.is_empty() {
-            let text = format!("{}> directive requires additional arguments", kind.name());
-            return Err(fail(text));
-        }
+        needs_arguments(kind, arguments, node)?;
         let mut methods = Methods { names: Vec::new(), is_except: kind == Kind::LimitExcept };
         for name in Words::new(arguments).all() {
             if name == b"TRACE" && kind == Kind::Limit {
@@ -177,6 +168,14 @@ impl Compiler<'_> {
         let scope = Scope { methods: Some(&methods), parent: Some(node), ..scope };
         self.run(&node.children, config, scope)
     }
+}
+
+fn needs_arguments(kind: Kind, arguments: &[u8], node: &Node) -> Result<(), Failure> {
+    if arguments.is_empty() {
+        let text = format!("{}> directive requires additional arguments", kind.name());
+        return Err(Failure::new(node.line, text));
+    }
+    Ok(())
 }
 
 fn error_text(argument: &[u8]) -> String {

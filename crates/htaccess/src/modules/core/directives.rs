@@ -5,26 +5,16 @@ use std::num::IntErrorKind;
 use super::error_document::{ErrorDocument, put, shared};
 use super::settings::Signature;
 use crate::config::DirConfig;
-use crate::directive::{Apply, Arguments, Directive, Override, Place};
+use crate::directive::{Arguments, Directive, Override, Place, is_on};
 use crate::modules::pattern::Text;
 use crate::record::PathInfo;
 use crate::support::atoi;
 
 type Outcome = Result<(), String>;
 
-const fn directive(
-    name: &'static str,
-    arguments: Arguments,
-    class: Override,
-    usage: &'static str,
-    apply: Apply,
-) -> Directive {
-    Directive { name, arguments, class, usage, apply }
-}
-
 /// Directives of the core.
 pub const DIRECTIVES: &[Directive] = &[
-    directive(
+    Directive::new(
         "AcceptPathInfo",
         Arguments::One,
         Override::FILE_INFO,
@@ -32,29 +22,35 @@ pub const DIRECTIVES: &[Directive] = &[
          preference",
         accept_path_info,
     ),
-    directive("CGIPassAuth", Arguments::Flag, Override::AUTH_CONFIG, "", |config, _, words| {
-        config.of_mut::<super::Config>().pass_auth = Some(is_on(words[0]));
-        Ok(())
-    }),
-    directive(
+    Directive::new(
+        "CGIPassAuth",
+        Arguments::Flag,
+        Override::AUTH_CONFIG,
+        "",
+        |config, _, words| {
+            config.of_mut::<super::Config>().pass_auth = Some(is_on(words));
+            Ok(())
+        },
+    ),
+    Directive::new(
         "CGIVar",
         Arguments::Two,
         Override::FILE_INFO,
         "Controls how some CGI variables are set",
         cgi_var,
     ),
-    directive("ContentDigest", Arguments::Flag, Override::OPTIONS, "", |config, _, words| {
-        config.of_mut::<super::Config>().content_digest = Some(is_on(words[0]));
+    Directive::new("ContentDigest", Arguments::Flag, Override::OPTIONS, "", |config, _, words| {
+        config.of_mut::<super::Config>().content_digest = Some(is_on(words));
         Ok(())
     }),
-    directive(
+    Directive::new(
         "DefaultType",
         Arguments::One,
         Override::FILE_INFO,
         "the default media type for otherwise untyped files (DEPRECATED)",
         |_, _, _| Ok(()),
     ),
-    directive(
+    Directive::new(
         "EnableMMAP",
         Arguments::One,
         Override::FILE_INFO,
@@ -64,7 +60,7 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "EnableSendfile",
         Arguments::One,
         Override::FILE_INFO,
@@ -74,7 +70,7 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "ErrorDocument",
         Arguments::Two,
         Override::FILE_INFO,
@@ -86,10 +82,10 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive("FileETag", Arguments::Raw, Override::FILE_INFO, "", |config, _, words| {
+    Directive::new("FileETag", Arguments::Raw, Override::FILE_INFO, "", |config, _, words| {
         config.of_mut::<super::Config>().etag.add(words[0])
     }),
-    directive(
+    Directive::new(
         "ForceType",
         Arguments::One,
         Override::FILE_INFO,
@@ -100,7 +96,7 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "LimitRequestBody",
         Arguments::One,
         Override::ALL,
@@ -110,7 +106,7 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive(
+    Directive::new(
         "LimitXMLRequestBody",
         Arguments::One,
         Override::ALL,
@@ -123,30 +119,32 @@ pub const DIRECTIVES: &[Directive] = &[
             Ok(())
         },
     ),
-    directive("Options", Arguments::Raw, Override::OPTIONS, "", |config, place, words| {
+    Directive::new("Options", Arguments::Raw, Override::OPTIONS, "", |config, place, words| {
         config.of_mut::<super::Config>().options.add(words[0], place.options)
     }),
-    directive(
+    Directive::new(
         "QualifyRedirectURL",
         Arguments::Flag,
         Override::FILE_INFO,
         "",
         |config, _, words| {
-            config.of_mut::<super::Config>().qualify_redirect_url = Some(is_on(words[0]));
+            config.of_mut::<super::Config>().qualify_redirect_url = Some(is_on(words));
             Ok(())
         },
     ),
-    directive("RLimitCPU", Arguments::OneOrTwo, Override::ALL, RLIMIT_CPU, |_, _, _| Ok(())),
-    directive("RLimitMEM", Arguments::OneOrTwo, Override::ALL, RLIMIT_MEM, |_, _, _| Ok(())),
-    directive("RLimitNPROC", Arguments::OneOrTwo, Override::ALL, RLIMIT_NPROC, |_, _, _| Ok(())),
-    directive(
+    Directive::new("RLimitCPU", Arguments::OneOrTwo, Override::ALL, RLIMIT_CPU, |_, _, _| Ok(())),
+    Directive::new("RLimitMEM", Arguments::OneOrTwo, Override::ALL, RLIMIT_MEM, |_, _, _| Ok(())),
+    Directive::new("RLimitNPROC", Arguments::OneOrTwo, Override::ALL, RLIMIT_NPROC, |_, _, _| {
+        Ok(())
+    }),
+    Directive::new(
         "ServerSignature",
         Arguments::One,
         Override::ALL,
         "En-/disable server signature (on|off|email)",
         signature,
     ),
-    directive(
+    Directive::new(
         "SetHandler",
         Arguments::One,
         Override::FILE_INFO,
@@ -163,10 +161,6 @@ pub const DIRECTIVES: &[Directive] = &[
 const RLIMIT_CPU: &str = "Soft/hard limits for max CPU usage in seconds";
 const RLIMIT_MEM: &str = "Soft/hard limits for max memory usage per process";
 const RLIMIT_NPROC: &str = "soft/hard limits for max number of processes per uid";
-
-fn is_on(word: &[u8]) -> bool {
-    word == b"on"
-}
 
 fn on_or_off(word: &[u8]) -> Result<bool, String> {
     match word.to_ascii_lowercase().as_slice() {

@@ -111,29 +111,27 @@ impl Pass<'_, '_> {
                 None => Cow::Owned(scope.environment(name).unwrap_or_default()),
             },
             Lookup::Ssl(name) => Cow::Owned(scope.ssl(record, name).unwrap_or_default()),
+            Lookup::AheadUrl(_) | Lookup::AheadFile(_) if !may_look_up(scope, record) => {
+                Cow::Borrowed(b"")
+            }
             Lookup::AheadUrl(inner) => {
-                if !may_look_up(scope, record) {
-                    return Cow::Borrowed(b"");
-                }
-                let path = self.path();
-                let found = if path.starts_with(b"/") {
-                    scope.look_up_uri(record, path)
-                } else {
-                    let base = self.config.base.as_deref().unwrap_or(&self.config.directory);
-                    scope.look_up_uri(record, &[base, path].concat())
+                let found = match self.path() {
+                    path if path.starts_with(b"/") => scope.look_up_uri(record, path),
+                    path => {
+                        let base = self.config.base.as_deref().unwrap_or(&self.config.directory);
+                        scope.look_up_uri(record, &[base, path].concat())
+                    }
                 };
                 Cow::Owned(self.look_up(inner, &found).into_owned())
             }
             Lookup::AheadFile(inner) => {
-                if !may_look_up(scope, record) {
-                    return Cow::Borrowed(b"");
-                }
-                let path = self.path();
-                // The path of the file is not known for a URL.
-                let found = if path.starts_with(b"/") {
-                    scope.look_up_uri(record, path)
-                } else {
-                    scope.look_up_file(record, &[self.config.directory.as_slice(), path].concat())
+                let found = match self.path() {
+                    // The path of the file is not known for a URL.
+                    path if path.starts_with(b"/") => scope.look_up_uri(record, path),
+                    path => {
+                        let path = [self.config.directory.as_slice(), path].concat();
+                        scope.look_up_file(record, &path)
+                    }
                 };
                 Cow::Owned(self.look_up(inner, &found).into_owned())
             }
