@@ -16,7 +16,6 @@ mod parse;
 mod scope;
 mod tree;
 mod variable;
-mod wildcard;
 
 use std::borrow::Cow;
 

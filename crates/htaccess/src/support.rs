@@ -300,36 +300,6 @@ fn is_of_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:;@&=/~".contains(&byte)
 }
 
-/// Compares text with a pattern of `*` and `?`, as Apache's `ap_strcmp_match` and
-/// `ap_strcasecmp_match`.
-pub fn matches_wildcard(text: &[u8], pattern: &[u8], ignore_case: bool) -> bool {
-    let same = |a: u8, b: u8| a == b || (ignore_case && a.eq_ignore_ascii_case(&b));
-    let (mut at, mut in_pattern) = (0, 0);
-    // Where to go on after a mismatch: the last star, and how much of the text it covers.
-    let mut star: Option<(usize, usize)> = None;
-    while at < text.len() {
-        match pattern.get(in_pattern) {
-            Some(b'*') => {
-                star = Some((in_pattern, at));
-                in_pattern += 1;
-            }
-            Some(&wanted)
-                if wanted == b'?' || text.get(at).is_some_and(|&byte| same(byte, wanted)) =>
-            {
-                at += 1;
-                in_pattern += 1;
-            }
-            _ => {
-                let Some((star_at, covered)) = star else { return false };
-                star = Some((star_at, covered + 1));
-                at = covered + 1;
-                in_pattern = star_at + 1;
-            }
-        }
-    }
-    pattern.get(in_pattern..).unwrap_or_default().iter().all(|&byte| byte == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,25 +360,6 @@ mod tests {
             ("a.good.com", "good.com", false),
         ] {
             assert_eq!(in_domain(domain.as_bytes(), host.as_bytes()), expected, "{domain} {host}");
-        }
-    }
-
-    #[test]
-    fn wildcards_match_in_linear_space() {
-        for (text, pattern, expected) in [
-            ("index.html", "*.html", true),
-            ("index.html", "*.HTML", false),
-            ("a", "?", true),
-            ("", "*", true),
-            ("aaab", "*a*b", true),
-            ("aaac", "*a*b", false),
-            ("a", "", false),
-        ] {
-            assert_eq!(
-                matches_wildcard(text.as_bytes(), pattern.as_bytes(), false),
-                expected,
-                "{text} {pattern}"
-            );
         }
     }
 }

@@ -11,3 +11,4 @@ pub mod html;
 pub mod json;
 pub mod percent;
 pub mod token;
+pub mod wildcard;

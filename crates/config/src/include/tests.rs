@@ -3,7 +3,6 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::pattern::matches;
 use super::*;
 use crate::Config;
 
@@ -315,26 +314,7 @@ fn names_of_the_user_are_no_includes() {
     assert!(expand(b"x", Path::new("a"), &Memory::new(&[])).unwrap().is_none());
 }
 
-/// A second matcher, by recursion.
-fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => {
-            (0..=name.len()).any(|length| matches_slowly(rest, &name[length..]))
-        }
-        ([b'?', rest @ ..], [_, name @ ..]) => matches_slowly(rest, name),
-        ([byte, rest @ ..], [other, name @ ..]) => byte == other && matches_slowly(rest, name),
-        _ => false,
-    }
-}
-
 proptest! {
-    #[test]
-    fn patterns_match_as_they_say(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
-        let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-        prop_assert_eq!(matches(pattern, name), matches_slowly(pattern, name));
-    }
-
     #[test]
     fn no_text_causes_a_panic(text in "[\\[\\]{}\":,a-c *./]{0,60}", file in "[\\[\\]{}\":,a \
         ]{0,20}") {

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use howdah_text::base64;
+use howdah_text::wildcard::{self, Rules};
 
 use super::context::{Context, Failure, MAX_TEXT_BYTES};
 use super::scope::Scope;
 use super::tree::{Comparison, Cond, Function, Order, Wildcard, Word};
 use super::variable::Variable;
-use super::{address, ascii, functions, operators, wildcard};
+use super::{address, ascii, functions, operators};
 use crate::record::Record;
 use crate::support::client_address;
 use crate::work;
@@ -84,12 +85,13 @@ impl<'a> Evaluation<'a, '_> {
             }
             Cond::Wildcard(kind, text, pattern) => {
                 let (text, pattern) = (self.word(text)?, self.word(pattern)?);
-                let (is_path, ignores_case) = match kind {
-                    Wildcard::Path => (true, false),
-                    Wildcard::Text => (false, false),
-                    Wildcard::IgnoreCase => (false, true),
+                let rules = Rules {
+                    has_classes: true,
+                    has_escapes: true,
+                    is_path: *kind == Wildcard::Path,
+                    ignores_case: *kind == Wildcard::IgnoreCase,
                 };
-                wildcard::matches(&pattern, &text, is_path, ignores_case)
+                wildcard::matches(&pattern, &text, rules)
             }
             Cond::IpMatch(word, network) => {
                 address::read(&self.word(word)?).is_some_and(|address| network.contains(address))

@@ -10,6 +10,8 @@ mod turns;
 
 pub use page::handle;
 
+use howdah_text::wildcard;
+
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Apply, Arguments, Directive, Override, Place, is_on};
 use crate::modules::negotiation::Lookup;
@@ -406,7 +408,7 @@ fn description(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Re
     config.of_mut::<Config>().is_set = true;
     for name in names {
         let is_full_path = name.contains(&b'/');
-        let has_wildcards = is_full_path || compare::has_wildcards(name);
+        let has_wildcards = is_full_path || wildcard::is_pattern(name);
         let pattern = match (has_wildcards, is_full_path) {
             (true, true) => [b"*/", *name, b"*"].concat(),
             (true, false) => [b"*", *name, b"*"].concat(),

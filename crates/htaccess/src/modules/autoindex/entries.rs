@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use howdah_text::wildcard::{self, Rules};
+
 use super::compare::{matches, natural, sort};
 use super::{
     By, Config, Directory, FANCY, FOLDERS_FIRST, IGNORE_CASE, Item, SCAN_HTML_TITLES,
@@ -10,12 +12,17 @@ use super::{
 use crate::modules::negotiation::Candidate;
 use crate::modules::rewrite::adopt_cookies;
 use crate::record::{FileKind, Record};
-use crate::support::{lossy, matches_wildcard, without_parameters};
+use crate::support::{lossy, without_parameters};
 use crate::work;
 use crate::world::{FileRule, Level, Reading, World};
 
 /// Bytes at the start of a file in which its title is looked for.
 const TITLE_BYTES: usize = 8191;
+
+/// Rules of patterns for paths, and for media types and encodings.
+const PLAIN: Rules =
+    Rules { has_classes: false, has_escapes: false, is_path: false, ignores_case: false };
+const ANY_CASE: Rules = Rules { ignores_case: true, ..PLAIN };
 
 /// Line of a listing.
 #[derive(Debug, Clone, Default)]
@@ -167,23 +174,23 @@ pub(super) fn find(
     let fits = |item: &&Item| {
         // Those of the server are for all paths.
         let is_here = is_special || item.path == b"/*";
-        if !is_here && !matches_wildcard(path, &item.path, false) {
+        if !is_here && !wildcard::matches(&item.path, path, PLAIN) {
             return false;
         }
         if item.name.is_empty() {
             return true;
         }
         match item.by {
-            _ if is_special => matches_wildcard(path, &item.name, false),
-            Some(By::Path) => matches_wildcard(path, &item.name, false),
+            _ if is_special => wildcard::matches(&item.name, path, PLAIN),
+            Some(By::Path) => wildcard::matches(&item.name, path, PLAIN),
             _ if path_only => false,
             Some(By::Type) => {
                 let content_type =
                     content_type.filter(|_| encoding.is_none()).map(without_parameters);
-                content_type.is_some_and(|name| matches_wildcard(name, &item.name, true))
+                content_type.is_some_and(|name| wildcard::matches(&item.name, name, ANY_CASE))
             }
             Some(By::Encoding) => {
-                encoding.is_some_and(|name| matches_wildcard(name, &item.name, true))
+                encoding.is_some_and(|name| wildcard::matches(&item.name, name, ANY_CASE))
             }
             None => false,
         }
@@ -209,7 +216,7 @@ fn is_ignored(config: &Config, path: &[u8]) -> bool {
     let name = path.get(last(path)..).unwrap_or_default();
     config.ignored.iter().any(|item| {
         let pattern = item.name.get(last(&item.name)..).unwrap_or_default();
-        matches_wildcard(path, &item.path, false) && matches_wildcard(name, pattern, false)
+        wildcard::matches(&item.path, path, PLAIN) && wildcard::matches(pattern, name, PLAIN)
     })
 }
 

@@ -1,9 +1,15 @@
 //! Names of files, as `<Files>` and `<FilesMatch>` test them.
 
+use howdah_text::wildcard::{self, Rules};
+
 use crate::modules::pattern::Pattern;
 
 /// Longest name that a wildcard is tried on.
 const MAX_NAME_BYTES: usize = 4096;
+
+/// Rules of [`wildcard`] for names of files.
+const RULES: Rules =
+    Rules { has_classes: true, has_escapes: true, is_path: true, ignores_case: false };
 
 /// A name, a name with wildcards, or a regular expression.
 #[derive(Debug, Clone)]
@@ -25,7 +31,7 @@ impl NamePattern {
             name = rest;
         }
         let name = if name == b"." { b"" } else { name };
-        if has_wildcard(name) {
+        if wildcard::is_pattern(name) {
             NamePattern::Wildcard(name.to_vec())
         } else {
             NamePattern::Exact(name.to_vec())
@@ -42,7 +48,7 @@ impl NamePattern {
         match self {
             NamePattern::Exact(own) => own == name,
             NamePattern::Wildcard(pattern) => {
-                name.len() <= MAX_NAME_BYTES && wildcard(pattern, name)
+                name.len() <= MAX_NAME_BYTES && wildcard::matches(pattern, name, RULES)
             }
             NamePattern::Regex(regex) => regex.is_match(name).unwrap_or(false),
         }
@@ -66,97 +72,8 @@ impl NamePattern {
     }
 }
 
-/// Returns true if a name has a wildcard that no backslash stands before.
-fn has_wildcard(name: &[u8]) -> bool {
-    let mut rest = name;
-    let mut has_bracket = false;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'*' | b'?' => return true,
-            b'\\' => rest = rest.get(1..).unwrap_or_default(),
-            b'[' => has_bracket = true,
-            b']' if has_bracket => return true,
-            _ => {}
-        }
-    }
-    false
-}
-
-/// Matches `*`, `?`, `[…]` and `\`. One star is tried at a time: the work is at most the product of
-/// both lengths.
-fn wildcard(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        let step = match pattern.get(at) {
-            Some(b'*') => {
-                at += 1;
-                star = Some((at, from));
-                continue;
-            }
-            None if from == name.len() => return true,
-            None => None,
-            Some(_) => name.get(from).and_then(|&byte| single(&pattern[at..], byte)),
-        };
-        match (step, &mut star) {
-            (Some(length), _) => {
-                at += length;
-                from += 1;
-            }
-            (None, Some((after, start))) if *start < name.len() => {
-                *start += 1;
-                (at, from) = (*after, *start);
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// Matches one byte; returns the length of its part of the pattern.
-fn single(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => (byte != b'/').then_some(1),
-        [b'[', rest @ ..] => {
-            let (is_negated, mut at) = match rest.first() {
-                Some(b'!' | b'^') => (true, 1),
-                _ => (false, 0),
-            };
-            let first = at;
-            let mut is_in = false;
-            loop {
-                let mut low = *rest.get(at)?;
-                if low == b']' && at > first {
-                    break;
-                }
-                if low == b'\\' {
-                    at += 1;
-                    low = *rest.get(at)?;
-                }
-                at += 1;
-                let mut high = low;
-                if rest.get(at) == Some(&b'-') && rest.get(at + 1).is_some_and(|&end| end != b']') {
-                    at += 1;
-                    if rest[at] == b'\\' {
-                        at += 1;
-                    }
-                    high = *rest.get(at)?;
-                    at += 1;
-                }
-                is_in |= (low..=high).contains(&byte);
-            }
-            (is_in != is_negated && byte != b'/').then_some(at + 2)
-        }
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [own, ..] => (*own == byte).then_some(1),
-        [] => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn is_match(pattern: &str, name: &str) -> bool {
@@ -171,12 +88,5 @@ mod tests {
         assert!(is_match("wp-config.php", "wp-config.php"));
         assert!(is_match("\\*", "\\*") && !is_match("\\*", "*"));
         assert!(is_match("\\*?", "*x") && !is_match("\\*?", "ax"));
-    }
-
-    proptest! {
-        #[test]
-        fn any_wildcard_ends(pattern in "[ab*?\\[\\]!\\\\-]{0,20}", name in "[ab]{0,40}") {
-            wildcard(pattern.as_bytes(), name.as_bytes());
-        }
     }
 }
