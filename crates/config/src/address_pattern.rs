@@ -1,8 +1,10 @@
 //! Patterns for addresses: `source` and `destination` of a step, `source` of trusted proxies.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+
+use howdah_text::network;
 
 use crate::error::Error;
 use crate::node::Node;
@@ -44,14 +46,11 @@ pub enum AddressPatternError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Test {
     Unix,
-    Inet { hosts: Hosts, ports: RangeInclusive<u16> },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Hosts {
-    Any,
-    V4(RangeInclusive<Ipv4Addr>),
-    V6(RangeInclusive<Ipv6Addr>),
+    /// All addresses if `hosts` is `None`.
+    Inet {
+        hosts: Option<RangeInclusive<IpAddr>>,
+        ports: RangeInclusive<u16>,
+    },
 }
 
 impl AddressPattern {
@@ -76,8 +75,11 @@ impl AddressPattern {
             (Test::Unix, None) => true,
             (Test::Unix, Some(_)) | (Test::Inet { .. }, None) => false,
             (Test::Inet { hosts, ports }, Some(address)) => {
+                let ip = address.ip();
                 ports.contains(&address.port())
-                    && (hosts.contain(address.ip()) || hosts.contain(address.ip().to_canonical()))
+                    && hosts.as_ref().is_none_or(|hosts| {
+                        hosts.contains(&ip) || hosts.contains(&ip.to_canonical())
+                    })
             }
         };
         found != self.negative
@@ -124,16 +126,19 @@ impl Test {
             return Ok(Test::Unix);
         }
         let (hosts, ports) = if let Some(ports) = text.strip_prefix("*:") {
-            (Hosts::Any, Some(ports))
+            (None, Some(ports))
         } else if let Some(rest) = text.strip_prefix('[') {
             let (hosts, ports) = rest.split_once(']').ok_or(Form)?;
-            (Hosts::v6(hosts)?, Some(ports.strip_prefix(':').ok_or(Port)?))
-        } else if text.bytes().filter(|byte| *byte == b':').count() > 1 {
-            (Hosts::v6(text)?, None)
+            let hosts = parse_hosts(hosts)?;
+            if hosts.start().is_ipv4() {
+                return Err(Form);
+            }
+            (Some(hosts), Some(ports.strip_prefix(':').ok_or(Port)?))
         } else {
-            match text.split_once(':') {
-                Some((hosts, ports)) => (Hosts::v4(hosts)?, Some(ports)),
-                None => (Hosts::v4(text)?, None),
+            // Addresses of IPv6 have several colons.
+            match text.split_once(':').filter(|(_, rest)| !rest.contains(':')) {
+                Some((hosts, ports)) => (Some(parse_hosts(hosts)?), Some(ports)),
+                None => (Some(parse_hosts(text)?), None),
             }
         };
         let ports = ports.map_or(Ok(0..=u16::MAX), parse_ports)?;
@@ -141,51 +146,21 @@ impl Test {
     }
 }
 
-impl Hosts {
-    fn v4(text: &str) -> Result<Hosts, AddressPatternError> {
-        let range = parse_range(text, |address: Ipv4Addr, prefix| {
-            let mask = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-            let first = address.to_bits() & !mask;
-            (prefix <= 32).then(|| first.into()..=(first | mask).into())
-        });
-        range.map(Hosts::V4)
-    }
-
-    fn v6(text: &str) -> Result<Hosts, AddressPatternError> {
-        let range = parse_range(text, |address: Ipv6Addr, prefix| {
-            let mask = u128::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-            let first = address.to_bits() & !mask;
-            (prefix <= 128).then(|| first.into()..=(first | mask).into())
-        });
-        range.map(Hosts::V6)
-    }
-
-    fn contain(&self, address: IpAddr) -> bool {
-        match (self, address) {
-            (Hosts::Any, _) => true,
-            (Hosts::V4(hosts), IpAddr::V4(address)) => hosts.contains(&address),
-            (Hosts::V6(hosts), IpAddr::V6(address)) => hosts.contains(&address),
-            _ => false,
-        }
-    }
-}
-
-/// Reads `A`, `A-B` or `A/PREFIX`; `network` turns the last into a range.
-fn parse_range<A: std::str::FromStr + Ord + Copy>(
-    text: &str,
-    network: impl FnOnce(A, u8) -> Option<RangeInclusive<A>>,
-) -> Result<RangeInclusive<A>, AddressPatternError> {
+/// Reads `A`, `A-B` or `A/PREFIX`.
+fn parse_hosts(text: &str) -> Result<RangeInclusive<IpAddr>, AddressPatternError> {
     use AddressPatternError::{Form, Order, Prefix};
-    let address = |text: &str| text.parse::<A>().map_err(|_| Form);
-    if let Some((first, last)) = text.split_once('-') {
-        let (first, last) = (address(first)?, address(last)?);
-        return if first <= last { Ok(first..=last) } else { Err(Order) };
+    let Some((first, last)) = text.split_once('-') else {
+        return network::parse(text).map_err(|invalid| match invalid {
+            network::Invalid::Address => Form,
+            network::Invalid::Prefix => Prefix,
+        });
+    };
+    let address = |text: &str| text.parse::<IpAddr>().map_err(|_| Form);
+    let (first, last) = (address(first)?, address(last)?);
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err(Form);
     }
-    if let Some((base, prefix)) = text.split_once('/') {
-        let prefix = parse_number(prefix).and_then(|prefix| u8::try_from(prefix).ok());
-        return network(address(base)?, prefix.ok_or(Prefix)?).ok_or(Prefix);
-    }
-    address(text).map(|address| address..=address)
+    if first <= last { Ok(first..=last) } else { Err(Order) }
 }
 
 fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, AddressPatternError> {

@@ -9,6 +9,7 @@ pub mod date;
 pub mod hex;
 pub mod html;
 pub mod json;
+pub mod network;
 pub mod percent;
 pub mod token;
 pub mod wildcard;
