@@ -1,5 +1,6 @@
 //! Reads configuration files, with the files that they include.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -66,7 +67,8 @@ fn read_leaving_out(
         Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
     };
     let (former, now) = (former.as_ref(), clock::wall_seconds());
-    let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check)?;
+    let none = BTreeSet::new();
+    let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check, &none)?;
     Ok(match expanded {
         Some(Expanded { document, mistakes, .. }) => (document.to_string().into_bytes(), mistakes),
         None => (text, Vec::new()),
@@ -116,8 +118,8 @@ pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result
         Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
     };
     let (document, changed) = (read(path)?, include::changed_files(&before, &after));
-    let now = clock::wall_seconds();
-    let held = include::expand_holding(&document, path, &Disk, &before, now, &check, &changed);
+    let (former, now) = (Some(&before), clock::wall_seconds());
+    let held = include::expand_leaving_out(&document, path, &Disk, former, now, &check, &changed);
     match held {
         Ok(Some(held)) if include::differs_only_in_left_out(&before, &held.document) => {
             Ok(held.document.to_string().into_bytes())

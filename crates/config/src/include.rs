@@ -45,7 +45,7 @@ pub(crate) use left_out::read_left_out;
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
 pub use tables::{expand_tables, watched_by_tables};
-pub use tolerant::{expand_holding, expand_leaving_out};
+pub use tolerant::expand_leaving_out;
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {

@@ -54,8 +54,9 @@ impl Reading<'_> {
 
 /// Reads a document with its files, without those that cannot be used. `former` is the document
 /// that was read before, whose parts replace the files that cannot be used; `now` is the time in
-/// seconds since 1970. `check` returns the mistakes of a document. `None` if it has no `include`,
-/// or is no JSON.
+/// seconds since 1970. `check` returns the mistakes of a document. The former content of the files
+/// `held` is used in any case, which is no mistake of them. `None` if the document has no
+/// `include`, or is no JSON.
 ///
 /// # Errors
 ///
@@ -67,48 +68,12 @@ pub fn expand_leaving_out(
     former: Option<&Value>,
     now: u64,
     check: &dyn Fn(&Value) -> Result<(), Error>,
-) -> Result<Option<Expanded>, String> {
-    expand_without(text, file, files, former, now, check, BTreeMap::new())
-}
-
-/// Reads a document as [`expand_leaving_out`] does, with the former content of these files in place
-/// of theirs, which is no mistake of them.
-///
-/// # Errors
-///
-/// The errors of [`expand_leaving_out`].
-pub fn expand_holding(
-    text: &[u8],
-    file: &Path,
-    files: &dyn IncludedFiles,
-    former: &Value,
-    now: u64,
-    check: &dyn Fn(&Value) -> Result<(), Error>,
     held: &BTreeSet<&str>,
 ) -> Result<Option<Expanded>, String> {
     let as_unusable = |held: &&str| {
         (PathBuf::from(held), Unusable { reason: String::new(), without_former: false })
     };
-    let unusable = held.iter().map(as_unusable).collect();
-    let expanded = expand_without(text, file, files, Some(former), now, check, unusable)?;
-    Ok(expanded.map(|mut expanded| {
-        let is_held =
-            |left_out: &LeftOut| left_out.file.to_str().is_some_and(|file| held.contains(file));
-        expanded.left_out.retain(|left_out| !is_held(left_out));
-        record(&mut expanded);
-        expanded
-    }))
-}
-
-fn expand_without(
-    text: &[u8],
-    file: &Path,
-    files: &dyn IncludedFiles,
-    former: Option<&Value>,
-    now: u64,
-    check: &dyn Fn(&Value) -> Result<(), Error>,
-    mut unusable: BTreeMap<PathBuf, Unusable>,
-) -> Result<Option<Expanded>, String> {
+    let mut unusable: BTreeMap<_, _> = held.iter().map(as_unusable).collect();
     let mut mistakes: Vec<String> = Vec::new();
     for reading in 0..MAX_READINGS {
         let tolerance = Tolerance::new(former, &unusable);
@@ -123,6 +88,7 @@ fn expand_without(
         if contradicting.is_empty() {
             expanded.left_out = left_out
                 .into_iter()
+                .filter(|(file, ..)| !file.to_str().is_some_and(|file| held.contains(file)))
                 .map(|(file, reason, is_former)| LeftOut {
                     since: since(former, &file).unwrap_or(now),
                     file,

@@ -14,7 +14,15 @@ fn tolerant(
     former: Option<&Value>,
 ) -> Result<Expanded, String> {
     let (file, files) = (Path::new("/etc/h/site.json"), Memory::new(files));
-    let read = expand_leaving_out(document.as_bytes(), file, &files, former, 100, &check);
+    let read = expand_leaving_out(
+        document.as_bytes(),
+        file,
+        &files,
+        former,
+        100,
+        &check,
+        &BTreeSet::new(),
+    );
     Ok(read?.expect("it has an include"))
 }
 
@@ -186,7 +194,7 @@ proptest! {
         };
         let read = |texts: &[String], former: Option<&Value>| {
             let path = Path::new("/etc/h/site.json");
-            expand_leaving_out(SITES.as_bytes(), path, &files(texts), former, 1, &check)
+            expand_leaving_out(SITES.as_bytes(), path, &files(texts), former, 1, &check, &BTreeSet::new())
         };
         if let Ok(Some(first)) = read(&texts[..4], None) {
             Config::from_value(first.document.clone()).unwrap();
@@ -233,7 +241,8 @@ fn a_mended_file_is_used_while_another_one_keeps_what_runs() {
     let changed = changed_files(&running, &after);
     assert_eq!(changed.len(), 1, "{changed:?}");
     let (path, memory) = (Path::new("/etc/h/site.json"), Memory::new(&files));
-    let held = expand_holding(SITES.as_bytes(), path, &memory, &running, 1, &check, &changed);
+    let former = Some(&running);
+    let held = expand_leaving_out(SITES.as_bytes(), path, &memory, former, 1, &check, &changed);
     let held = held.unwrap().unwrap();
     assert!(held.left_out.is_empty() && held.document.get(LEFT_OUT).is_none());
     assert!(differs_only_in_left_out(&running, &held.document), "{}", held.document);
