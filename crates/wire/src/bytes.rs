@@ -5,6 +5,33 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
+/// Declares an enum whose variants have numbers on the wire.
+macro_rules! numbered {
+    (
+        $(#[$about:meta])*
+        pub enum $Name:ident { $($(#[$meaning:meta])* $Variant:ident = $number:literal,)+ }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $Name { $($(#[$meaning])* $Variant = $number,)+ }
+
+        impl $Name {
+            /// All variants, in the order of their numbers.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$Variant),+];
+
+            /// Returns the variant with this number on the wire; `None` if it is unknown.
+            pub fn from_byte(byte: u8) -> Option<Self> {
+                Some(match byte {
+                    $($number => Self::$Variant,)+
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+pub(crate) use numbered;
+
 /// Decodes values from the front of a slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder<'a>(pub &'a [u8]);

@@ -6,60 +6,41 @@
 //! [`Kind::Descriptors`] only first,
 //! [`Kind::Output`] after the end of the script.
 
-use crate::bytes::{Decoder, Encode, Malformed};
+use crate::bytes::{Decoder, Encode, Malformed, numbered};
 
-/// Type of a frame, with its number on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// Status, reason phrase and header fields: [`Head`].
-    Head = 1,
-    /// Part of the body.
-    Body = 2,
-    /// The response is complete; the script may continue (`fastcgi_finish_request`). No payload, or
-    /// [`CUT`] if an error has ended the script: it would have written more.
-    End = 3,
-    /// The request has ended and the slot belongs to the router again: [`RequestUsage`].
-    Done = 4,
-    /// A record for the log: [`Log`].
-    Log = 5,
-    /// An interim response (`headers_send(103)`): [`Head`].
-    Informational = 6,
-    /// The worker waits on its socket for the descriptors that the request announced. No payload.
-    Descriptors = 7,
-    /// The worker waits on its socket for the status of its application. No payload.
-    Status = 8,
-    /// The worker waits on its socket until the router has read the pipe of its standard output and
-    /// error, which belongs to this request. No payload.
-    Output = 9,
-    /// Cached responses are to be purged: [`Purge`].
-    Purge = 10,
-    /// The script has flushed: the output so far is sent to the client. No payload.
-    Flush = 11,
+numbered! {
+    /// Type of a frame, with its number on the wire.
+    pub enum Kind {
+        /// Status, reason phrase and header fields: [`Head`].
+        Head = 1,
+        /// Part of the body.
+        Body = 2,
+        /// The response is complete; the script may continue (`fastcgi_finish_request`). No
+        /// payload, or [`CUT`] if an error has ended the script: it would have written more.
+        End = 3,
+        /// The request has ended and the slot belongs to the router again: [`RequestUsage`].
+        Done = 4,
+        /// A record for the log: [`Log`].
+        Log = 5,
+        /// An interim response (`headers_send(103)`): [`Head`].
+        Informational = 6,
+        /// The worker waits on its socket for the descriptors that the request announced. No
+        /// payload.
+        Descriptors = 7,
+        /// The worker waits on its socket for the status of its application. No payload.
+        Status = 8,
+        /// The worker waits on its socket until the router has read the pipe of its standard output
+        /// and error, which belongs to this request. No payload.
+        Output = 9,
+        /// Cached responses are to be purged: [`Purge`].
+        Purge = 10,
+        /// The script has flushed: the output so far is sent to the client. No payload.
+        Flush = 11,
+    }
 }
 
 /// Payload of [`Kind::End`] after an error that has ended the script.
 pub const CUT: &[u8] = &[1];
-
-impl Kind {
-    /// Returns the type with this number on the wire; `None` if it is unknown.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Kind::Head,
-            2 => Kind::Body,
-            3 => Kind::End,
-            4 => Kind::Done,
-            5 => Kind::Log,
-            6 => Kind::Informational,
-            7 => Kind::Descriptors,
-            8 => Kind::Status,
-            9 => Kind::Output,
-            10 => Kind::Purge,
-            11 => Kind::Flush,
-            _ => return None,
-        })
-    }
-}
 
 /// Status and header fields from the script; their syntax is not checked.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,76 +129,51 @@ impl<'a> Purge<'a> {
     }
 }
 
-/// Reason for which a worker ends after a request, with its number on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Retirement {
-    /// The worker has served the permitted number of requests.
-    Requests = 1,
-    /// The worker uses more private memory than permitted.
-    Memory = 2,
-    /// PHP or the connection to the router cannot continue.
-    Broken = 3,
-    /// The script of a resident application has called `exit()`.
-    Exit = 4,
-    /// An error after which PHP cannot continue with a resident application.
-    Fatal = 5,
-    /// A request of a resident application has exceeded `max_execution_time`.
-    Timeout = 6,
-    /// The client of a resident application has closed its connection.
-    Disconnected = 7,
-    /// A request has changed the locale, and it could not be restored.
-    Locale = 8,
-    /// A request has changed the time zone, and it could not be restored.
-    TimeZone = 9,
-    /// A request has changed the environment, and it could not be restored.
-    Environment = 10,
-    /// A request has changed the working directory, and it could not be restored.
-    Directory = 11,
-    /// The application is to start again.
-    Restart = 12,
-    /// A request has changed the process's handling of signals, and it could not be restored.
-    Signals = 13,
-    /// A request has changed limits of the process or its priority, and they could not be restored.
-    Limits = 14,
-    /// A request has changed the user, the groups, the session or the namespaces of the process.
-    Identity = 15,
-    /// A request has changed how XML is loaded, and it could not be restored.
-    Xml = 16,
-    /// A request has changed the encoding of a text domain, which cannot be restored.
-    TextDomain = 17,
-    /// A request has changed settings of PHP, and they could not be restored.
-    Settings = 18,
+numbered! {
+    /// Reason for which a worker ends after a request, with its number on the wire.
+    pub enum Retirement {
+        /// The worker has served the permitted number of requests.
+        Requests = 1,
+        /// The worker uses more private memory than permitted.
+        Memory = 2,
+        /// PHP or the connection to the router cannot continue.
+        Broken = 3,
+        /// The script of a resident application has called `exit()`.
+        Exit = 4,
+        /// An error after which PHP cannot continue with a resident application.
+        Fatal = 5,
+        /// A request of a resident application has exceeded `max_execution_time`.
+        Timeout = 6,
+        /// The client of a resident application has closed its connection.
+        Disconnected = 7,
+        /// A request has changed the locale, and it could not be restored.
+        Locale = 8,
+        /// A request has changed the time zone, and it could not be restored.
+        TimeZone = 9,
+        /// A request has changed the environment, and it could not be restored.
+        Environment = 10,
+        /// A request has changed the working directory, and it could not be restored.
+        Directory = 11,
+        /// The application is to start again.
+        Restart = 12,
+        /// A request has changed the process's handling of signals, and it could not be restored.
+        Signals = 13,
+        /// A request has changed limits of the process or its priority, and they could not be
+        /// restored.
+        Limits = 14,
+        /// A request has changed the user, the groups, the session or the namespaces of the
+        /// process.
+        Identity = 15,
+        /// A request has changed how XML is loaded, and it could not be restored.
+        Xml = 16,
+        /// A request has changed the encoding of a text domain, which cannot be restored.
+        TextDomain = 17,
+        /// A request has changed settings of PHP, and they could not be restored.
+        Settings = 18,
+    }
 }
 
 impl Retirement {
-    /// All reasons, in the order of their numbers.
-    pub const ALL: [Retirement; 18] = [
-        Retirement::Requests,
-        Retirement::Memory,
-        Retirement::Broken,
-        Retirement::Exit,
-        Retirement::Fatal,
-        Retirement::Timeout,
-        Retirement::Disconnected,
-        Retirement::Locale,
-        Retirement::TimeZone,
-        Retirement::Environment,
-        Retirement::Directory,
-        Retirement::Restart,
-        Retirement::Signals,
-        Retirement::Limits,
-        Retirement::Identity,
-        Retirement::Xml,
-        Retirement::TextDomain,
-        Retirement::Settings,
-    ];
-
-    /// Returns the reason with this number on the wire; `None` if it is unknown.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| *reason as u8 == byte)
-    }
-
     /// Returns its name in the status and in the log.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Records: header, content and padding (FastCGI Specification, section 3.3 and 8).
 
-use crate::bytes::Malformed;
+use crate::bytes::{Malformed, numbered};
 
 /// Maximum length of a record's content, in bytes.
 pub const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
@@ -8,32 +8,32 @@ pub const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
 /// Length of a record's header, in bytes.
 pub const HEADER: usize = 8;
 
-/// Type of a record, with its number on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A request begins: role and flags.
-    BeginRequest = 1,
-    /// The client has ended the request.
-    AbortRequest = 2,
-    /// The response is complete: [`End`].
-    EndRequest = 3,
-    /// Part of the stream of parameters: [`Pairs`](super::Pairs).
-    Params = 4,
-    /// Part of the request's body.
-    Stdin = 5,
-    /// Part of the response.
-    Stdout = 6,
-    /// Part of the output for the log.
-    Stderr = 7,
-    /// Part of a file for a filter.
-    Data = 8,
-    /// Requests the capabilities of the application.
-    GetValues = 9,
-    /// The capabilities of the application.
-    GetValuesResult = 10,
-    /// The response to a record of unknown type.
-    UnknownType = 11,
+numbered! {
+    /// Type of a record, with its number on the wire.
+    pub enum Kind {
+        /// A request begins: role and flags.
+        BeginRequest = 1,
+        /// The client has ended the request.
+        AbortRequest = 2,
+        /// The response is complete: [`End`].
+        EndRequest = 3,
+        /// Part of the stream of parameters: [`Pairs`](super::Pairs).
+        Params = 4,
+        /// Part of the request's body.
+        Stdin = 5,
+        /// Part of the response.
+        Stdout = 6,
+        /// Part of the output for the log.
+        Stderr = 7,
+        /// Part of a file for a filter.
+        Data = 8,
+        /// Requests the capabilities of the application.
+        GetValues = 9,
+        /// The capabilities of the application.
+        GetValuesResult = 10,
+        /// The response to a record of unknown type.
+        UnknownType = 11,
+    }
 }
 
 /// Role of the application for a request.
@@ -48,18 +48,18 @@ pub enum Role {
     Filter = 3,
 }
 
-/// Protocol status: the way in which the application has ended a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Protocol {
-    /// The response is complete.
-    RequestComplete = 0,
-    /// The application takes one request at a time on a connection.
-    CannotMultiplex = 1,
-    /// The application lacks a resource.
-    Overloaded = 2,
-    /// The application does not have this role.
-    UnknownRole = 3,
+numbered! {
+    /// Protocol status: the way in which the application has ended a request.
+    pub enum Protocol {
+        /// The response is complete.
+        RequestComplete = 0,
+        /// The application takes one request at a time on a connection.
+        CannotMultiplex = 1,
+        /// The application lacks a resource.
+        Overloaded = 2,
+        /// The application does not have this role.
+        UnknownRole = 3,
+    }
 }
 
 /// Content of [`Kind::EndRequest`].
@@ -71,37 +71,11 @@ pub struct End {
     pub protocol: Protocol,
 }
 
-impl Kind {
-    /// Returns the type with this number on the wire; `None` if it is unknown.
-    pub fn from_byte(byte: u8) -> Option<Kind> {
-        Some(match byte {
-            1 => Kind::BeginRequest,
-            2 => Kind::AbortRequest,
-            3 => Kind::EndRequest,
-            4 => Kind::Params,
-            5 => Kind::Stdin,
-            6 => Kind::Stdout,
-            7 => Kind::Stderr,
-            8 => Kind::Data,
-            9 => Kind::GetValues,
-            10 => Kind::GetValuesResult,
-            11 => Kind::UnknownType,
-            _ => return None,
-        })
-    }
-}
-
 impl End {
     /// Decodes the content of a record.
     pub fn decode(content: [u8; 8]) -> Result<End, Malformed> {
         let [a, b, c, d, protocol, _, _, _] = content;
-        let protocol = match protocol {
-            0 => Protocol::RequestComplete,
-            1 => Protocol::CannotMultiplex,
-            2 => Protocol::Overloaded,
-            3 => Protocol::UnknownRole,
-            _ => return Err(Malformed),
-        };
+        let protocol = Protocol::from_byte(protocol).ok_or(Malformed)?;
         Ok(End { status: u32::from_be_bytes([a, b, c, d]), protocol })
     }
 
