@@ -180,21 +180,10 @@ impl Log {
         if level > self.threshold {
             return;
         }
-        match rate.admit() {
-            Admission::Open => {}
-            Admission::Opened(count) => {
-                self.write(Level::Warn, format_args!("{count} lines of {source} were left out"));
-            }
-            Admission::Closed => {
-                let lasting = LASTING_RATE >> 10;
-                let line = format_args!(
-                    "{source} writes too much for the log: its lines are left out for 10 s, \
-                     beyond a lasting {lasting} KiB/s"
-                );
-                self.write(Level::Warn, line);
-                return rate.wrote(length(&message));
-            }
-            Admission::LeftOut => return rate.wrote(length(&message)),
+        let lines = format_args!("lines of {source}");
+        let excess = format_args!("{source} writes too much for the log: its lines");
+        if !self.admits(rate, lines, excess) {
+            return rate.wrote(length(&message));
         }
         let length = self.record(level, pid, pid, &message);
         rate.wrote(length);
@@ -213,23 +202,36 @@ impl Log {
         if level > self.threshold {
             return;
         }
+        let lines = format_args!("lines about requests to \"{site}\"");
+        if self.admits(rate, lines, format_args!("too many {lines}: they")) {
+            rate.kept(self.write_counted(level, &Shortened(message)));
+        }
+    }
+
+    /// Returns true if a record may be written. Logs when `excess` is left out from now on, and how
+    /// many `lines` were.
+    fn admits(
+        &self,
+        rate: &LogRate,
+        lines: fmt::Arguments<'_>,
+        excess: fmt::Arguments<'_>,
+    ) -> bool {
         match rate.admit() {
-            Admission::Open => {}
+            Admission::Open => return true,
             Admission::Opened(count) => {
-                let line = format_args!("{count} lines about requests to \"{site}\" were left out");
-                self.write(Level::Warn, line);
+                self.write(Level::Warn, format_args!("{count} {lines} were left out"));
+                return true;
             }
             Admission::Closed => {
                 let lasting = LASTING_RATE >> 10;
                 let line = format_args!(
-                    "too many lines about requests to \"{site}\": they are left out for 10 s, \
-                     beyond a lasting {lasting} KiB/s"
+                    "{excess} are left out for 10 s, beyond a lasting {lasting} KiB/s"
                 );
-                return self.write(Level::Warn, line);
+                self.write(Level::Warn, line);
             }
-            Admission::LeftOut => return,
+            Admission::LeftOut => {}
         }
-        rate.kept(self.write_counted(level, &Shortened(message)));
+        false
     }
 
     /// Returns why the last line could not be written, and the remedy. Tries again before, with the
