@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::time::Instant;
 
 use howdah_http::message::Request;
@@ -51,7 +51,7 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    /// Returns the state of a file whose links have not been followed.
+    /// Returns the state of a file from the result of stat(2).
     pub(super) fn of(found: &Stat) -> Inspected {
         let kind = FileType::from_raw_mode(found.st_mode);
         Inspected {
@@ -115,23 +115,8 @@ impl Files {
             return Err(NotServedReason::NotFound);
         }
         let opened = self.open_and_log(share, &place, Access::Inspect, request)?;
-        let metadata = opened.file.metadata().map_err(|_| NotServedReason::Forbidden)?;
-        Ok(Inspected {
-            kind: match opened.kind {
-                Kind::Regular => FileKind::File,
-                Kind::Directory => FileKind::Directory,
-                Kind::Other => FileKind::Other,
-            },
-            is_link: false,
-            size: metadata.size(),
-            modified: metadata.mtime(),
-            accessed: metadata.atime(),
-            mode: metadata.mode(),
-            user: metadata.uid(),
-            group: metadata.gid(),
-            device: metadata.dev(),
-            inode: metadata.ino(),
-        })
+        let found = rustix::fs::fstat(&opened.file).map_err(|_| NotServedReason::Forbidden)?;
+        Ok(Inspected::of(&found))
     }
 
     /// Returns the state of the file or directory at a path outside of shares. Links are followed

@@ -15,6 +15,7 @@ use super::*;
 mod attacks;
 mod caching;
 mod links;
+mod swapping;
 
 /// A document root in a temporary directory, a file server, and a manual clock. The clock is ahead
 /// of the disk's, so that new files count as settled.

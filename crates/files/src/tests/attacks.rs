@@ -9,6 +9,7 @@ use howdah_config::Symlinks;
 use howdah_http::body::{Body, Piece};
 use howdah_http::error_status::RequestError;
 
+use super::swapping::{exchange, swap_while_asking};
 use super::*;
 
 /// Content that must never appear in a response.
@@ -168,7 +169,7 @@ fn traversal_is_refused_by_the_lookup_itself() {
 #[test]
 fn symlink_swap_never_escapes() {
     let site = Site::new(Options { symlinks: Symlinks::None, ..Options::default() });
-    swap_while_asking(&site, b"");
+    swap_directory_and_link(&site, b"");
 }
 
 /// Class 20: the same within a chroot, where links are followed but cannot leave it.
@@ -176,50 +177,17 @@ fn symlink_swap_never_escapes() {
 fn symlink_swap_never_leaves_a_chroot() {
     let site = Site::plain();
     let chroot = site.path("");
-    swap_while_asking(&site, chroot.as_os_str().as_bytes());
+    swap_directory_and_link(&site, chroot.as_os_str().as_bytes());
 }
 
-fn swap_while_asking(site: &Site, chroot: &[u8]) {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    const SWAPS: usize = 100_000;
+fn swap_directory_and_link(site: &Site, chroot: &[u8]) {
     let outside = site.root.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("f.txt"), SECRET).unwrap();
     site.write("d/f.txt", "inside");
     symlink("../outside", site.path("link")).unwrap();
     let (directory, link) = (site.path("d"), site.path("link"));
-    let done = AtomicBool::new(false);
-    let mut inside = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..SWAPS {
-                renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).unwrap();
-            }
-            done.store(true, Ordering::Release);
-        });
-        let mut now = site.now;
-        while !done.load(Ordering::Acquire) {
-            now.monotonic += REVALIDATION_INTERVAL;
-            let request = request("GET", b"/d/f.txt", b"", &[]);
-            let place = FileLocation { chroot, ..site.share.place(&request.path) };
-            match site.files.answer(&site.share, place, &request, now) {
-                Ok(response) => match response.body {
-                    Body::Bytes(bytes) => {
-                        assert_eq!(bytes, "inside");
-                        inside += 1;
-                    }
-                    other => panic!("{other:?}"),
-                },
-                Err(ServeOutcome::NotServed(
-                    NotServedReason::NotFound | NotServedReason::Forbidden,
-                )) => {}
-                // The names changed until the retries were used up.
-                Err(ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN))) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    assert!(inside > 0, "the file was never found");
+    swap_while_asking(site, chroot, "/d/f.txt", |_| exchange(&directory, &link));
 }
 
 /// Class 20: the result of each policy for each kind of link.

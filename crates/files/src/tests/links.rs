@@ -6,10 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
-use howdah_http::body::Body;
 use howdah_http::error_status::RequestError;
 use howdah_requirements::is_root;
 use howdah_sys::credentials::Credentials;

@@ -1,45 +1,7 @@
 //! Links and directories that are exchanged while a request looks at them.
 
+use super::super::swapping::{exchange, swap_while_asking};
 use super::*;
-
-/// Requests a file while names are swapped; content that may be sent starts with `inside`.
-fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send) {
-    const SWAPS: usize = 100_000;
-    let done = AtomicBool::new(false);
-    let mut inside = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (0..SWAPS).for_each(&mut swap);
-            done.store(true, Ordering::Release);
-        });
-        let mut now = site.now;
-        while !done.load(Ordering::Acquire) {
-            now.monotonic += REVALIDATION_INTERVAL;
-            let request = request("GET", path.as_bytes(), b"", &[]);
-            match site.files.answer(&site.share, site.share.place(&request.path), &request, now) {
-                Ok(response) => match response.body {
-                    Body::Bytes(bytes) => {
-                        assert_eq!(bytes, "inside");
-                        inside += 1;
-                    }
-                    other => panic!("{other:?}"),
-                },
-                Err(ServeOutcome::NotServed(
-                    NotServedReason::NotFound | NotServedReason::Forbidden,
-                )) => {}
-                // The names changed until the retries were used up.
-                Err(ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN))) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    assert!(inside > 0, "the file was never found");
-}
-
-fn exchange(one: &Path, other: &Path) {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-}
 
 #[test]
 fn a_directory_that_becomes_a_link_to_another_users_never_shows_it() {
@@ -47,7 +9,7 @@ fn a_directory_that_becomes_a_link_to_another_users_never_shows_it() {
     site.write("d/passwd", "inside");
     link(&site, "/etc", "www/link", ALICE);
     let (directory, link) = (site.path("d"), site.path("link"));
-    swap_while_asking(&site, "/d/passwd", |_| exchange(&directory, &link));
+    swap_while_asking(&site, b"", "/d/passwd", |_| exchange(&directory, &link));
 }
 
 #[test]
@@ -61,7 +23,7 @@ fn a_link_that_changes_its_target_never_shows_a_source() {
     symlink(".d/f.txt", site.path("three")).unwrap();
     let [one, two, three] = ["one", "two", "three"].map(|name| site.path(name));
     let swap = |n| exchange(&one, if n % 4 < 2 { &two } else { &three });
-    swap_while_asking(&site, "/one", swap);
+    swap_while_asking(&site, b"", "/one", swap);
 }
 
 #[test]
@@ -77,7 +39,7 @@ fn a_target_that_becomes_anothers_is_never_shown() {
     }
     link(&site, "../mine/d/f.txt", "www/link", ALICE);
     let (mine, other) = (at(&site, "mine"), at(&site, "other"));
-    swap_while_asking(&site, "/link", |_| exchange(&mine, &other));
+    swap_while_asking(&site, b"", "/link", |_| exchange(&mine, &other));
 }
 
 #[test]
@@ -98,7 +60,7 @@ fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
     link(&site, at(&site, "other"), "links/three", ALICE);
     let [one, two, three] = ["one", "two", "three"].map(|name| at(&site, &format!("links/{name}")));
     let swap = |n| exchange(&one, if n % 4 < 2 { &two } else { &three });
-    swap_while_asking(&site, "/link", swap);
+    swap_while_asking(&site, b"", "/link", swap);
 }
 
 /// Swaps the root itself, and a directory of it that is moved out during the walk.
@@ -118,5 +80,5 @@ fn a_root_that_is_swapped_never_becomes_anothers_directory() {
     link(&site, "other", "next", ALICE);
     site.share = Share::new(at(&site, "current"), Options::default());
     let (current, next) = (at(&site, "current"), at(&site, "next"));
-    swap_while_asking(&site, "/f.txt", |_| exchange(&current, &next));
+    swap_while_asking(&site, b"", "/f.txt", |_| exchange(&current, &next));
 }
