@@ -1,7 +1,5 @@
 //! Age and lifetime of responses (RFC 9111, 4.2).
 
-use std::time::UNIX_EPOCH;
-
 use howdah_config::Cache;
 use howdah_http::message::FieldBlock;
 use howdah_text::date::parse_http;
@@ -129,11 +127,6 @@ fn parse_age(value: &[u8]) -> Option<u64> {
         return None;
     }
     parse_seconds(first)
-}
-
-/// Returns a time in seconds since 1970.
-pub fn seconds_since_1970(time: std::time::SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::purge::Purge;
 use howdah_cache::store::Store;
+use howdah_sys::clock::wall_seconds;
 use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout};
 
@@ -175,7 +175,7 @@ impl Receiving {
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let (name, owner) = name.split_at_checked(end).unwrap_or((name, &[]));
         let owner = owner.strip_prefix(b"\0");
-        let now = seconds_since_1970(SystemTime::now());
+        let now = wall_seconds();
         let stores = self.stores.load();
         let named = stores.iter().filter(|(known, _)| name.is_empty() || known.as_bytes() == name);
         let named = named.filter_map(|(_, store)| store.upgrade());

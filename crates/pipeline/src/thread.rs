@@ -11,7 +11,7 @@ mod shared;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use howdah_access_log::{AccessLog, LineBuffer, LogFile, Sent};
 use howdah_files::{Files, Watched};
@@ -25,6 +25,7 @@ use howdah_routing::htaccess_state::head::Head;
 use howdah_routing::htaccess_state::site::Engines;
 use howdah_routing::route::Scratch;
 use howdah_routing::snapshot::Snapshot;
+use howdah_sys::clock::wall_seconds;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
@@ -111,7 +112,9 @@ impl RouterThread {
             lines_written: Cell::new(None),
             limits: RefCell::default(),
             // Unique among the threads, and different after a restart.
-            next_request_id: Cell::new(u64::from(number) << 56 | wall_clock_seconds() << 24),
+            next_request_id: Cell::new(
+                u64::from(number) << 56 | (wall_seconds() & 0xffff_ffff) << 24,
+            ),
             shared,
         })
     }
@@ -216,9 +219,3 @@ const MIN_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Maximum pause, for a server that takes no lines.
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// Returns the lower 32 bits of the wall clock's seconds.
-fn wall_clock_seconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs() & 0xffff_ffff)
-}

@@ -10,8 +10,9 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use howdah_sys::clock::wall_seconds;
 use howdah_sys::packet::{self, Received};
 use howdah_wire::messages::{FromSendmail, ToSendmail};
 use rustix::event::PollFlags;
@@ -117,7 +118,7 @@ pub fn submit(
         from: &from,
         full_name: envelope.full_name.as_deref(),
         host: &host,
-        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+        now: wall_seconds(),
         random: random(),
     };
     let sent = connection.send_text(&message.head(&missing), message.body, deadline);

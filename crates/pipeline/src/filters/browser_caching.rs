@@ -4,12 +4,11 @@
 //! A response that has `Expires` or `Cache-Control` from an application keeps its own fields: only
 //! the application knows whose the response is.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use howdah_config::Expiry;
 use howdah_http::message::{Request, Response};
 use howdah_routing::snapshot::effects::Caching;
 use howdah_sys::clock;
+use howdah_sys::clock::wall_seconds;
 use howdah_text::date;
 
 /// Fields of a response.
@@ -53,7 +52,7 @@ pub fn apply(caching: Caching<'_>, request: &Request, response: &mut Response) {
         Some(file) => file.modified,
         None => date::parse_http(response.fields.get("last-modified")?),
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now = wall_seconds();
     let fields = fields(expiry, directives.map(String::as_str), now, modified);
     if let Some(expires) = fields.expires {
         response.fields.push("Expires", date::http(expires));

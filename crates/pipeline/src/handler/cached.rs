@@ -34,8 +34,9 @@ use howdah_http::target::Target;
 use howdah_routing::route::Origin;
 use howdah_routing::snapshot::action::ActionCache;
 use howdah_routing::snapshot::effects::Handling;
+use howdah_sys::clock::wall_seconds;
 
-use super::fetch::{Fetch, Stale, Step, first_met, forwarded, now};
+use super::fetch::{Fetch, Stale, Step, first_met, forwarded};
 use super::origin::ask;
 use super::refresh;
 use super::respond::Answer;
@@ -104,7 +105,7 @@ fn purge(cache: &ActionCache, owner: &Owner, request: &Request) -> Option<Respon
     }
     Some(match purge_request::read(request) {
         Ok(asked) => {
-            cache.store.purge_of(owner, &asked.what, asked.is_soft, now());
+            cache.store.purge_of(owner, &asked.what, asked.is_soft, wall_seconds());
             let text = "Purged.\n";
             Response::new(200, Body::from(text)).with("Content-Type", "text/plain")
         }
@@ -177,7 +178,7 @@ impl<'s> Step<'_, 's> {
 
     /// Answers a request that may have a stored response.
     async fn look_up(&self, exchange: &mut Exchange<'_>) -> Answer<'s> {
-        let (settings, store, now) = (self.settings(), self.store(), now());
+        let (settings, store, now) = (self.settings(), self.store(), wall_seconds());
         let request = &exchange.request;
         let control = if settings.ignore.request {
             RequestControl::default()
@@ -283,7 +284,7 @@ impl<'s> Step<'_, 's> {
         if landing != Landing::Stored || control.no_cache {
             return None;
         }
-        let (request, settings, now) = (&exchange.request, self.settings(), now());
+        let (request, settings, now) = (&exchange.request, self.settings(), wall_seconds());
         // The response may have stated the queries that it depends on.
         let mut key = Vec::with_capacity(self.key.len());
         write_key(self.cache, self.origin, request, exchange.started_at, &mut key);
@@ -301,7 +302,7 @@ impl<'s> Step<'_, 's> {
         store.invalidate(&self.key);
         if key::certificate(request).is_some() {
             // Clients with other certificates have responses of their own.
-            store.purge_quietly(&self.owner, &url_of(request), now());
+            store.purge_quietly(&self.owner, &url_of(request), wall_seconds());
         }
         store.tell_peers(Some(&self.owner), &url_of(request), false);
         let mut plain;
@@ -329,7 +330,7 @@ impl<'s> Step<'_, 's> {
             let url = url_of(&other);
             if request.path != Place::of(request).path() {
                 // A route has changed the path, and thereby the key.
-                store.purge_quietly(&self.owner, &url, now());
+                store.purge_quietly(&self.owner, &url, wall_seconds());
             }
             store.tell_peers(Some(&self.owner), &url, false);
         }

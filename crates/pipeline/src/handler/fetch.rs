@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use howdah_cache::cause::{self, Bypass};
@@ -11,7 +10,6 @@ use howdah_cache::control::SURROGATE;
 use howdah_cache::decisions::Decision;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Landing, Leader};
-use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::inquiry::Inquiry;
 use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
@@ -28,6 +26,7 @@ use howdah_http::message::{CompressedCopies, Fields, Request, Response, Response
 use howdah_routing::route::{Origin, matching};
 use howdah_routing::snapshot::action::ActionCache;
 use howdah_routing::snapshot::effects::Handling;
+use howdah_sys::clock::wall_seconds;
 
 use super::origin::ask;
 use super::respond::Answer;
@@ -95,7 +94,7 @@ impl<'s> Step<'_, 's> {
             (false, None) => &counters.hits,
         };
         counter.fetch_add(1, Relaxed);
-        let now = now();
+        let now = wall_seconds();
         let (lifetime, age) = (entry.terms.lifetime, entry.age(now).min(i32::MAX as u64));
         let ttl = i64::try_from(lifetime).unwrap_or(i64::MAX).saturating_sub_unsigned(age);
         (self.respond(entry, request, Outcome::Hit { ttl, collapsed, detail }, now), None)
@@ -143,7 +142,7 @@ impl<'s> Step<'_, 's> {
     pub async fn fetch(&self, fetch: Fetch, exchange: &mut Exchange<'_>) -> Answer<'s> {
         let Fetch { reason, why, stale, leader } = fetch;
         let (settings, store) = (self.settings(), self.store());
-        let asked_at = now();
+        let asked_at = wall_seconds();
         let epoch = store.purges.count();
         let inquiry = store.ask(&self.key, leader);
         let validated = stale.as_ref().map(|stale| &*stale.entry);
@@ -160,7 +159,7 @@ impl<'s> Step<'_, 's> {
             asked.user.get_or_insert_default();
         }
         let request = &exchange.request;
-        let times = Times { asked: asked_at, received: now(), epoch };
+        let times = Times { asked: asked_at, received: wall_seconds(), epoch };
         if let Some(Stale { entry, on_error: true }) = &stale
             && (matches!(response.status, 500 | 502..=504) || response.body.is_cut())
         {
@@ -218,7 +217,7 @@ impl<'s> Step<'_, 's> {
         stale: Option<Stale>,
         exchange: &mut Exchange<'_>,
     ) -> Answer<'s> {
-        let (asked_at, epoch) = (now(), self.store().purges.count());
+        let (asked_at, epoch) = (wall_seconds(), self.store().purges.count());
         self.store().counters.bypassed.fetch_add(1, Relaxed);
         let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
         let (mut response, instruction) = asked.await;
@@ -227,7 +226,7 @@ impl<'s> Step<'_, 's> {
             if self.handling.is_authorized {
                 asked.user.get_or_insert_default();
             }
-            let times = Times { asked: asked_at, received: now(), epoch };
+            let times = Times { asked: asked_at, received: wall_seconds(), epoch };
             let fields = &response.fields;
             // A script may have left out the content without saying how long it is.
             let length = response.body.len().filter(|length| *length > 0);
@@ -282,7 +281,7 @@ impl<'s> Step<'_, 's> {
 
     /// Records a decision, for questions about the reason why a response was not stored.
     pub fn record(&self, request: &Request, status: u16, outcome: Outcome, cause: String) {
-        let decision = Decision { at: now(), status, outcome, cause: cause.into() };
+        let decision = Decision { at: wall_seconds(), status, outcome, cause: cause.into() };
         self.store().decisions.record(Place::of(request).url, decision);
     }
 
@@ -359,7 +358,7 @@ impl<'s> Step<'_, 's> {
                 | Refusal::TooFewUses
         );
         if !is_of_request {
-            self.store().mark_not_shared(&self.key, &self.owner, refusal, now());
+            self.store().mark_not_shared(&self.key, &self.owner, refusal, wall_seconds());
         }
         drop(inquiry);
     }
@@ -488,9 +487,4 @@ pub fn first_met(
 /// Returns the outcome of a request that was sent on.
 pub fn forwarded(reason: Forward, stored: Option<Result<(), Refusal>>) -> Outcome {
     Outcome::Forwarded { reason, status: None, stored }
-}
-
-/// Returns the current time in seconds since 1970.
-pub fn now() -> u64 {
-    seconds_since_1970(SystemTime::now())
 }

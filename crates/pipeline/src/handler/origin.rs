@@ -1,9 +1,7 @@
 //! Asks the program or server that a response comes from: PHP, a FastCGI server, an HTTP server.
 
 use std::sync::{Arc, LazyLock};
-use std::time::SystemTime;
 
-use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::memory;
 use howdah_cache::purge::Purge;
 use howdah_cache::store::Store;
@@ -17,6 +15,7 @@ use howdah_routing::route::Origin;
 use howdah_routing::snapshot::action::ActionCache;
 use howdah_routing::snapshot::delegations::{Instruction, Producer};
 use howdah_routing::snapshot::effects::Handling;
+use howdah_sys::clock::wall_seconds;
 use howdah_upstream::{fastcgi, http2, proxy};
 
 use super::internal_redirect::take_internal_fields;
@@ -153,6 +152,6 @@ impl Purger for CachePurger {
     fn purge(&self, is_all: bool, is_soft: bool, tags: Vec<Vec<u8>>) {
         let host = self.host.clone();
         let what = if is_all { Purge::Host(host) } else { Purge::Tags { host: Some(host), tags } };
-        self.store.purge_of(&self.owner, &what, is_soft, seconds_since_1970(SystemTime::now()));
+        self.store.purge_of(&self.owner, &what, is_soft, wall_seconds());
     }
 }

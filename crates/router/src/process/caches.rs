@@ -1,12 +1,11 @@
 //! The control API's questions to caches, and its purges.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::purge::Purge;
 use howdah_cache::store::Store;
 use howdah_questions::{CacheEntry, CachedUrl, Named};
+use howdah_sys::clock::wall_seconds;
 
 use super::command::Commands;
 
@@ -17,14 +16,15 @@ impl Commands {
     /// Purges stored responses. Returns false if there is no cache of this name, or none at all.
     pub fn purge_caches(&self, cache: Option<&str>, purge: &Purge, is_soft: bool) -> bool {
         let stores = self.stores(cache);
-        stores.iter().for_each(|store| store.purge(purge, is_soft, now()));
+        stores.iter().for_each(|store| store.purge(purge, is_soft, wall_seconds()));
         !stores.is_empty()
     }
 
     /// Returns the entries that were requested most, by cache; `None` as for a purge.
     pub async fn top_of_caches(&self, cache: Option<&str>) -> Option<Named<Vec<CacheEntry>>> {
         let stores = self.stores(cache);
-        let top = |store: &Arc<Store>| (store.config().name.clone(), store.top(MAX_TOP, now()));
+        let top =
+            |store: &Arc<Store>| (store.config().name.clone(), store.top(MAX_TOP, wall_seconds()));
         // Entries are read from the disk.
         let all = move || (!stores.is_empty()).then(|| stores.iter().map(top).collect());
         tokio::task::spawn_blocking(all).await.ok().flatten()
@@ -40,7 +40,7 @@ impl Commands {
     ) -> Option<Named<CachedUrl>> {
         let stores = self.stores(cache);
         let found = move |store: &Arc<Store>| {
-            (store.config().name.clone(), store.inspect(&host, &path, &query, now()))
+            (store.config().name.clone(), store.inspect(&host, &path, &query, wall_seconds()))
         };
         let all = move || (!stores.is_empty()).then(|| stores.iter().map(found).collect());
         tokio::task::spawn_blocking(all).await.ok().flatten()
@@ -54,8 +54,4 @@ impl Commands {
         stores.sort_by(|one, other| one.config().name.cmp(&other.config().name));
         stores
     }
-}
-
-fn now() -> u64 {
-    seconds_since_1970(SystemTime::now())
 }
