@@ -104,7 +104,7 @@ impl Carrier for CopiedBody<'_> {
     }
 }
 
-/// Carrier of a request of the server itself that has a body, and no client.
+/// Carrier of a request of the server itself, which no client waits for, with its body.
 #[derive(Debug)]
 pub struct StoredBody {
     rest: RefCell<Option<Bytes>>,

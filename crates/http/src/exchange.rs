@@ -274,36 +274,6 @@ pub trait Carrier: BodySource {
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect>;
 }
 
-/// Carrier of a request of the server itself, which no client waits for.
-#[derive(Debug)]
-pub struct NoClient;
-
-impl BodySource for NoClient {
-    fn poll_body(&self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
-        Poll::Ready(Ok(None))
-    }
-}
-
-impl Carrier for NoClient {
-    fn body_len(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn limit_body(&self, _: u64) {}
-
-    fn queue_interim(&self, _: u16, _: &FieldBlock) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn poll_flush(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_gone(&self, _: &mut Context<'_>) -> Poll<Disconnect> {
-        Poll::Pending
-    }
-}
-
 /// Carrier of a request without a body.
 pub struct WithoutBody<'c>(&'c dyn Carrier);
 

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::Leader;
 use howdah_cache::status::Forward;
-use howdah_http::exchange::{Exchange, NoClient};
+use howdah_http::copied_body::StoredBody;
+use howdah_http::exchange::Exchange;
 use howdah_http::message::Request;
 use howdah_routing::snapshot::effects::Handling;
 use tokio::task::spawn_local;
@@ -34,7 +35,8 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
         let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };
         // Of a HEAD request, too, the whole response is stored.
         let request = Request { method: Bytes::from_static(b"GET"), ..request };
-        let mut exchange = Exchange::new(request, started_at, &NoClient);
+        let carrier = StoredBody::new(Bytes::new());
+        let mut exchange = Exchange::new(request, started_at, &carrier);
         // The response is stored without a reader.
         drop(Box::pin(step.fetch(fetch, &mut exchange)).await);
     });
