@@ -249,9 +249,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let body = ResponseBody::new(conversation, found.rest, found.head.length, context);
         let body = self.buffering.body(body, &found.head.fields);
         let CheckedHead { status, reason, fields, .. } = found.head;
-        let extras = content
-            .rest()
-            .map(|feed| Box::new(ResponseExtras { feed: Some(feed), ..ResponseExtras::default() }));
+        let extras = ResponseExtras::of(None, content.rest());
         Ok(Response { reason, fields, extras, ..Response::new(status, body) })
     }
 }

@@ -26,7 +26,6 @@ use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response, ResponseExtras, Trailer};
 use howdah_http::respond::refuse;
-use howdah_http::variables::VariableSource;
 
 use self::body::ResponseBody;
 use self::conversation::Conversation;
@@ -34,9 +33,8 @@ use self::head::{Head, Outline};
 use self::upload::Upload;
 use crate::connections::http2_pool::{Http2Connection, Http2Slot};
 use crate::failure::Failure;
-use crate::proxy::changes::HeadChanges;
 use crate::proxy::framing::TrailerSource;
-use crate::proxy::{request, rewrite};
+use crate::proxy::request;
 use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
 use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
@@ -120,8 +118,7 @@ impl Protocol for Http2Request<'_, '_> {
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.context.owner.config;
-        let source = VariableSource::of(&exchange.request, exchange.started_at);
-        let changes = HeadChanges::new(config, self.context.options, &exchange.request, &source);
+        let changes = self.context.changes();
         let outline = Outline {
             address: &server.origin,
             is_secure: self.context.owner.tls.is_some(),
@@ -209,7 +206,7 @@ impl Protocol for Http2Request<'_, '_> {
         (conversation, head): (Conversation, Head),
         active: ActiveRequest,
     ) -> Result<Response, Failure> {
-        let RequestContext { thread, exchange, content, .. } = self.context;
+        let RequestContext { thread, content, .. } = self.context;
         let Head { status, fields, has_date, length } = head;
         let trailer = self.takes_trailers.then(Trailer::default);
         let is_without_body = attempt.method() == b"HEAD" || matches!(status, 204 | 304);
@@ -230,9 +227,7 @@ impl Protocol for Http2Request<'_, '_> {
             }
         };
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
-        let feed = content.rest();
-        let extras = (trailer.is_some() || feed.is_some())
-            .then(|| Box::new(ResponseExtras { trailer, feed, ..ResponseExtras::default() }));
+        let extras = ResponseExtras::of(trailer, content.rest());
         let mut response = Response {
             fields,
             adds_date: !has_date,
@@ -240,8 +235,7 @@ impl Protocol for Http2Request<'_, '_> {
             extras,
             ..Response::new(status, body)
         };
-        let source = VariableSource::of(&exchange.request, exchange.started_at);
-        rewrite::apply(&self.context.owner.config, &attempt.server.origin, &source, &mut response);
+        self.context.rewrite(&attempt.server.origin, &mut response);
         Ok(response)
     }
 }

@@ -37,7 +37,7 @@ mod upgraded;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_config::{ServerOptions, Timeouts};
+use howdah_config::{Address, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras, Trailer};
@@ -126,8 +126,7 @@ impl Protocol for HttpRequest<'_, '_> {
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.context.owner.config;
-        let source = VariableSource::of(&exchange.request, exchange.started_at);
-        let changes = HeadChanges::new(config, self.context.options, &exchange.request, &source);
+        let changes = self.context.changes();
         let option = match &self.upgrade {
             Some(protocols) => ConnectionOption::Upgrade(protocols),
             None if config.keepalive > 0 => ConnectionOption::KeepAlive,
@@ -201,10 +200,25 @@ impl Protocol for HttpRequest<'_, '_> {
             Some(protocol) => self.tunnel(conversation, head, &protocol, active)?,
             None => self.response(attempt, conversation, head, active)?,
         };
-        let exchange = self.context.exchange;
-        let source = VariableSource::of(&exchange.request, exchange.started_at);
-        rewrite::apply(&self.context.owner.config, &attempt.server.origin, &source, &mut response);
+        self.context.rewrite(&attempt.server.origin, &mut response);
         Ok(response)
+    }
+}
+
+impl RequestContext<'_, '_, Arc<Upstream>> {
+    /// Returns the changes that the upstream and the action make to the head of the request.
+    pub fn changes(&self) -> HeadChanges {
+        let request = &self.exchange.request;
+        HeadChanges::new(&self.owner.config, self.options, request, &self.source())
+    }
+
+    /// Changes the fields of a response from the server at `address`, as the upstream says.
+    pub fn rewrite(&self, address: &Address, response: &mut Response) {
+        rewrite::apply(&self.owner.config, address, &self.source(), response);
+    }
+
+    fn source(&self) -> VariableSource<'_> {
+        VariableSource::of(&self.exchange.request, self.exchange.started_at)
     }
 }
 
@@ -256,9 +270,7 @@ impl HttpRequest<'_, '_> {
         // A trailer that has already arrived is sent after the chunks.
         let chunked = trailer.as_ref().is_some_and(|trailer| !trailer.lines().is_empty());
         let response = Response::new(status, body);
-        let feed = content.rest();
-        let extras = (trailer.is_some() || feed.is_some())
-            .then(|| Box::new(ResponseExtras { trailer, feed, ..ResponseExtras::default() }));
+        let extras = ResponseExtras::of(trailer, content.rest());
         Ok(Response { reason, fields, adds_date: !has_date, chunked, extras, ..response })
     }
 

@@ -264,7 +264,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
                 };
             }
             Err(AttemptError { failure, may_retry }) => {
-                attempt.log(protocol, &failure);
+                attempt.log_failure(protocol, &failure);
                 error = RequestError::from(&failure);
                 attempt.facts.0.set_status(error.status());
                 if !may_retry || !round.has_try_left() || !upstream.retry_budget.withdraw() {
@@ -383,6 +383,11 @@ impl<O: Owner> Attempt<O> {
             None => failure.to_string(),
         }
     }
+
+    /// Logs a problem of the attempt.
+    pub fn log(&self, thread: &UpstreamThread, problem: fmt::Arguments<'_>) {
+        thread.log_error(self.owner.log_limit(), format_args!("{self}: {problem}"));
+    }
 }
 
 impl<O: Clone + Owner> Attempt<O> {
@@ -484,9 +489,8 @@ impl<O: Clone + Owner> Attempt<O> {
         if is_failure(status) {
             self.pause(protocol, active);
         }
-        let message =
-            format_args!("{self}: answered with {status}, so another server is asked (retry/on)");
-        protocol.context().thread.log_error(self.owner.log_limit(), message);
+        let problem = format_args!("answered with {status}, so another server is asked (retry/on)");
+        self.log(protocol.context().thread, problem);
     }
 
     /// Counts a failure against the server, unless another party caused it.
@@ -514,11 +518,9 @@ impl<O: Clone + Owner> Attempt<O> {
     }
 
     /// Logs a failure, unless the client caused it.
-    fn log<P: Protocol<Owner = O>>(&self, protocol: &P, failure: &Failure) {
+    fn log_failure<P: Protocol<Owner = O>>(&self, protocol: &P, failure: &Failure) {
         if !failure.is_by_client() {
-            let reason = self.reason(failure);
-            let message = format_args!("{self}: {reason}");
-            protocol.context().thread.log_error(self.owner.log_limit(), message);
+            self.log(protocol.context().thread, format_args!("{}", self.reason(failure)));
         }
     }
 }

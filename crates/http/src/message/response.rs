@@ -128,6 +128,14 @@ pub struct ResponseExtras {
     pub variables: Vec<(Bytes, Bytes)>,
 }
 
+impl ResponseExtras {
+    /// Returns the parts of a response of an upstream server; `None` if it has neither.
+    pub fn of(trailer: Option<Trailer>, feed: Option<Rc<Feed>>) -> Option<Box<ResponseExtras>> {
+        let has_any = trailer.is_some() || feed.is_some();
+        has_any.then(|| Box::new(ResponseExtras { trailer, feed, ..ResponseExtras::default() }))
+    }
+}
+
 impl std::fmt::Debug for ResponseExtras {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ResponseExtras { trailer, tunnel, feed, is_unsent, variables, .. } = self;

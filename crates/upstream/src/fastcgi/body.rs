@@ -120,9 +120,7 @@ impl BodyStream for ResponseBody {
 impl Abandon for ResponseBody {
     fn abandon(&mut self, problem: fmt::Arguments<'_>) {
         if let Some((_, context)) = self.active.take() {
-            let attempt = &context.attempt;
-            let limit = &attempt.owner.log_limit;
-            context.thread.log_error(limit, format_args!("{attempt}: {problem}"));
+            context.attempt.log(&context.thread, problem);
         }
     }
 }

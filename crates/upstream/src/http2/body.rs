@@ -52,8 +52,7 @@ impl ResponseBody {
 impl Abandon for ResponseBody {
     fn abandon(&mut self, problem: fmt::Arguments<'_>) {
         if self.conversation.take().is_some() {
-            let limit = &self.attempt.owner.log_limit;
-            self.thread.log_error(limit, format_args!("{}: {problem}", self.attempt));
+            self.attempt.log(&self.thread, problem);
         }
     }
 }
