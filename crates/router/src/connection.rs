@@ -59,11 +59,8 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
         Protocol::Plain(CleartextHttp2::Never) => {
             spawn(thread, permits, h1::serve(stream, info, handler, drain));
         }
-        Protocol::Plain(CleartextHttp2::Offered) => {
-            spawn(thread, permits, serve_either_version(handler, stream, info, drain));
-        }
-        Protocol::Plain(CleartextHttp2::Only) => {
-            spawn(thread, permits, serve_http2_only(handler, stream, info, drain));
+        Protocol::Plain(http2) => {
+            spawn(thread, permits, serve_cleartext(handler, http2, stream, info, drain));
         }
     }
 }
@@ -155,38 +152,25 @@ async fn serve_proxied(
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
         Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,
-        Protocol::Plain(CleartextHttp2::Offered) => {
-            serve_either_version(handler, stream, info, drain).await;
-        }
-        Protocol::Plain(CleartextHttp2::Only) => {
-            serve_http2_only(handler, stream, info, drain).await
-        }
+        Protocol::Plain(http2) => serve_cleartext(handler, http2, stream, info, drain).await,
     }
 }
 
-/// Serves HTTP/2 if the client begins with its preface, else HTTP/1.
-async fn serve_either_version(
+/// Serves HTTP/2 if the client begins with its preface. Otherwise serves HTTP/1, or closes the
+/// connection if only HTTP/2 is served.
+async fn serve_cleartext(
     handler: RequestHandler,
+    http2: CleartextHttp2,
     mut stream: Stream,
     info: Arc<ConnectionInfo>,
     drain: DrainRegistration,
 ) {
     if begins_with_http2(&handler, &mut stream, &drain).await {
         h2::serve(Box::new(stream), info, || handler.for_stream(), drain).await;
-    } else {
+        return;
+    }
+    if http2 != CleartextHttp2::Only {
         h1::serve(stream, info, &handler, drain).await;
-    }
-}
-
-/// Serves HTTP/2, and closes connections that begin otherwise.
-async fn serve_http2_only(
-    handler: RequestHandler,
-    mut stream: Stream,
-    info: Arc<ConnectionInfo>,
-    drain: DrainRegistration,
-) {
-    if begins_with_http2(&handler, &mut stream, &drain).await {
-        h2::serve(Box::new(stream), info, || handler.for_stream(), drain).await;
         return;
     }
     // Closing a socket with unread bytes would send a reset.
