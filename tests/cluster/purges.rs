@@ -136,7 +136,7 @@ fn purges_that_valkey_no_longer_keeps_empty_the_cache_of_their_own_site_only() {
         loses(&servers[1], "/a");
         assert!(has_other_site(&servers[1]), "purges of one site have purged another");
         assert!(status(&servers[1], "/purges/missed").as_u64() >= Some(1));
-        servers[1].wait_for_log("the cached responses of what has purged since");
+        servers[1].wait_for_log("the cached responses of the origins that have purged since");
         // Purges continue, and those of others count as before.
         store(&servers, &["/a", "/c"]);
         ask(&servers[0], "PURGE", "/a", "");

@@ -269,10 +269,10 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     assert_eq!(output.status.code(), Some(4), "the document was taken over: {text}");
     let line = |part: &str| text.lines().any(|line| line.contains(part));
     assert!(
-        line("application \"hung\": it goes on as it was: its new processes are not"),
+        line("application \"hung\": it continues unchanged: its new processes are not"),
         "{text}"
     );
-    assert!(line("application \"broken\": its former processes go on"), "{text}");
+    assert!(line("application \"broken\": its former processes continue"), "{text}");
     assert!(served.get("other").1.ends_with("new"), "it was restarted");
     assert_eq!((served.get("hung"), served.get("broken")), (hung, broken));
     assert!(["hung", "broken"].iter().all(|name| served.is_out(name)));

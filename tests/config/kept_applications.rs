@@ -48,7 +48,7 @@ fn goes_on_despite(server: &Server, reason: &str) {
     let (code, told) = howdah(server, &["reload"]);
     assert_eq!(code, Some(4), "{told}");
     for text in [&told, &howdah(server, &["status", "--problems"]).1] {
-        assert!(text.contains("application \"site\": it goes on as it was"), "{text}");
+        assert!(text.contains("application \"site\": it continues unchanged"), "{text}");
         assert!(text.contains(reason) && text.contains("run howdah reload"), "{text}");
     }
     server.wait_for_log(reason);
@@ -78,7 +78,7 @@ fn mistakes_in_an_application_that_serves_do_not_end_it() {
         assert_eq!(server.get("/a.php").text(), "hello", "{mistake}");
         goes_on_despite(&server, reason);
         let (code, told) = howdah(&server, &["restart", "site"]);
-        assert!(code != Some(0) && told.contains("it goes on as it was"), "{told}");
+        assert!(code != Some(0) && told.contains("it continues unchanged"), "{told}");
         fs::write(&path, &good).unwrap();
         let (code, told) = howdah(&server, &["reload"]);
         assert_eq!(code, Some(0), "{told}");
@@ -127,6 +127,6 @@ fn an_application_that_did_not_serve_is_named_by_the_reload_itself() {
     document["routes"].as_array_mut().unwrap().pop();
     fs::write(path, document.to_string()).unwrap();
     assert_eq!(howdah(&server, &["reload"]).0, Some(0));
-    let log = server.wait_for_log("application \"site\" is not in the configuration any more");
+    let log = server.wait_for_log("application \"site\" is no longer in the configuration");
     assert!(!log.contains("works again"), "{log}");
 }

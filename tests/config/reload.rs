@@ -225,7 +225,7 @@ fn an_application_with_a_mistake_is_out_alone_and_named() {
             let mut out = status["out"].as_array()?.iter();
             let found = out.find(|part| part["name"] == name)?;
             let reason = found["reason"].as_str()?;
-            let goes_on = reason.starts_with("it goes on as it was");
+            let goes_on = reason.starts_with("it continues unchanged");
             assert_eq!(goes_on, name == "site", "only the one that serves: {reason}");
             (reason.contains(&format!("{key}: ")) && reason.contains(value)).then_some(())
         });
@@ -298,7 +298,7 @@ fn all_applications_that_can_be_restarted_are_and_the_answer_names_the_one_that_
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(4), "{text}");
     let part =
-        "application \"other\": its former processes go on, as new ones could not start: root: ";
+        "application \"other\": its former processes continue, as new ones could not start: root: ";
     assert!(text.contains(part), "{text}");
     assert_ne!(server.get("/a.php").text(), before);
     assert!(server.log().contains(part), "{}", server.log());
@@ -337,16 +337,16 @@ fn an_application_that_keeps_its_former_processes_is_named_until_it_has_new_ones
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(4), "{text}");
         assert!(
-            text.contains("application \"site\": its former processes go on, as new ones"),
+            text.contains("application \"site\": its former processes continue, as new ones"),
             "{text}"
         );
         assert!(text.contains("worker.php does not work: Unclosed"), "{text}");
         let (code, text) = problems();
         assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains("application \"site\": its former processes go on"), "{text}");
+        assert!(text.contains("application \"site\": its former processes continue"), "{text}");
         assert_eq!(server.get("/").text(), first);
     }
-    let alert = "application \"site\": its former processes go on, as new ones could not start";
+    let alert = "application \"site\": its former processes continue, as new ones could not start";
     let log = server.log();
     assert_eq!(log.matches(alert).count(), 1, "{log}");
     server.signal(Signal::HUP);

@@ -71,7 +71,7 @@ fn a_program_that_cannot_serve_changes_nothing() {
     open_to_all(&program, 0o757);
     assert_goes_on(&server, "can be changed by other users");
     fs::remove_file(&program).unwrap();
-    assert_goes_on(&server, "does not exist any more");
+    assert_goes_on(&server, "no longer exists");
     programs::copy(programs::howdah(), &program);
     let old = server.upgrade();
     server.wait_for_end_of(old);

@@ -40,7 +40,7 @@ fn a_user_that_changes_while_its_application_runs_is_told_until_it_is_mended() {
     let (code, told) = howdah(&server, &["reload"]);
     let name = users::NAME;
     let reason = format!(
-        "application \"site\": its processes still run as uid {uid}, which has no name any more: \
+        "application \"site\": its processes still run as uid {uid}, which no longer has a name: \
          there is no user \"{name}\" on this system; run: useradd --system --uid {uid} {name}, or \
          change \"user\""
     );

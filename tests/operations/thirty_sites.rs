@@ -428,7 +428,7 @@ fn a_reload_leaves_out_only_what_cannot_run() {
     fs::write(&file, document.to_string()).unwrap();
     server.signal(Signal::HUP);
     server.wait_for_log("was read again");
-    server.wait_for_log("application \"good0\": it goes on as it was");
+    server.wait_for_log("application \"good0\": it continues unchanged");
     for (number, pid) in pids.iter().enumerate() {
         assert_eq!(get(&server, &format!("good{number}")), (200, pid.clone()));
     }

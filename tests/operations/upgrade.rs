@@ -445,7 +445,7 @@ fn the_old_server_may_be_killed_before_it_hands_over() {
     let new = begin(&server);
     let old = server.replaced_by(new);
     processes::signal(old, Signal::KILL);
-    server.wait_for_log("the old server has ended before this one served; this one goes on");
+    server.wait_for_log("the old server has ended before this one served; this one continues");
     server.wait_for_end_of(router); // until then, it may take a connection with itself
     go_on(&server);
     assert_eq!(server.get("/a.php").text(), "hello");

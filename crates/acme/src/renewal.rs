@@ -163,7 +163,7 @@ impl Renewal {
             (self.is_on_demand, &self.acme.on_demand, current, self.domains.first())
             && !self.context.on_demand.approves(on_demand, name).await?
         {
-            return Err("on_demand/ask does not approve the name any more".to_owned());
+            return Err("on_demand/ask no longer approves the name".to_owned());
         }
         let _order = self.context.gate.enter().await;
         let Ok(_permit) = self.context.order_permits.acquire().await else {

@@ -302,11 +302,11 @@ sockets over. When the new process serves, the old one finishes its requests and
 connection is refused. Install the new version over the old one first.
 
 If the new process cannot serve (it refuses the configuration, or PHP does not start), it ends, the
-old one goes on as before, and the reason is printed and logged. The signal USR2 does the same. An
+old one continues, and the reason is printed and logged. The signal USR2 does the same. An
 application that alone cannot run is out. Each part that is out in the new process has a line on
 standard error.
 
-Exit status: 0 the new process serves, 1 the old one goes on, 2 mistake in the command line, 3 no
+Exit status: 0 the new process serves, 1 the old one continues, 2 mistake in the command line, 3 no
 server answers, 4 the new process serves and parts of the configuration are out (0 with
 --tolerant).")]
 pub struct UpgradeArgs {

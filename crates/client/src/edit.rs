@@ -80,7 +80,7 @@ fn send(client: &Client, target: &str, before: &Value, value: Value) -> Result<V
     let path = Path::read(target.as_bytes()).map_err(|refusal| failed(text_of(refusal)))?;
     let path = Path::from(path.steps().get(1..).unwrap_or_default());
     if path.find(&current) != Some(before) {
-        let problem = "somebody else has changed this part of the configuration meanwhile";
+        let problem = "another client has changed this part of the configuration meanwhile";
         return Err(failed(problem.to_owned()));
     }
     let body = value.to_string();

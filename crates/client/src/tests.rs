@@ -221,7 +221,7 @@ fn an_edit_does_not_undo_a_change_made_meanwhile() {
         std::fs::remove_file(&go).unwrap();
         editing.join().unwrap()
     });
-    assert!(failure(other).starts_with("somebody else has changed"));
+    assert!(failure(other).starts_with("another client has changed"));
     assert_eq!(server.document(), json!({"routes": [{"action": {"return": 500}}]}));
     assert!(server.kept().concat().contains("404"));
 }

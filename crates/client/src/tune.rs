@@ -70,7 +70,7 @@ pub(super) fn explain(tuning: &Tuning) -> String {
     let more = tuning.more_memory.map(|MoreMemory { processes: more, bytes }| {
         format!("{} more would allow {}", size(bytes), processes(more))
     });
-    row("More memory", more.unwrap_or_else(|| "more would change nothing".to_owned()));
+    row("More memory", more.unwrap_or_else(|| "more would have no effect".to_owned()));
 
     let _ = write!(text, "\nFor PHP-FPM (www.conf)\n{}", fpm(&tuning.configured, tuning.max));
     text

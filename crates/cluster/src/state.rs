@@ -83,11 +83,13 @@ impl State {
         let which = match applications {
             None => "all cached responses".to_owned(),
             Some(count) => {
-                format!("the cached responses of what has purged since (number: {count})")
+                format!(
+                    "the cached responses of the origins that have purged since (number: {count})"
+                )
             }
         };
         let line = format_args!(
-            "cluster: the server {} has no longer all purges since the last one that was \
+            "cluster: the server {} no longer has all purges since the last one that was \
              received; {which} are purged",
             self.address
         );

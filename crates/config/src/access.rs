@@ -10,10 +10,10 @@ use crate::node::{Node, Object};
 /// Keys of an action about its clients.
 pub(crate) static KEYS: &[Key] = &[
     Key::new("allow", Kind::Texts, "Addresses of clients that are allowed; other clients get 403")
-        .default("everybody")
-        .details("[Address patterns](routes.md#address-patterns). An empty array allows nobody"),
+        .default("all clients")
+        .details("[Address patterns](routes.md#address-patterns). An empty array allows no client"),
     Key::new("deny", Kind::Texts, "Addresses of clients that get 403, even if `allow` has them")
-        .default("nobody")
+        .default("no client")
         .details("[Address patterns](routes.md#address-patterns)"),
     Key::new(
         "basic_auth",

@@ -79,7 +79,7 @@ pub(crate) static ACTION: Shape = Shape {
             Key::new(
                 "auth_request",
                 Kind::Object(&AUTH_REQUEST),
-                "Another action that decides whether requests go on",
+                "Another action that decides whether requests may continue",
             )
             .default("none")
             .details("nginx's `auth_request`, see below"),

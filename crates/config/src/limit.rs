@@ -174,7 +174,7 @@ static PENALTY: Shape = Shape {
         Key::new("time", Kind::Seconds(1), "Seconds of that time")
             .default("60")
             .details("After as many refusals more, the next one begins, twice as long"),
-        Key::new("max_time", Kind::Seconds(1), "Maximum seconds of such a time")
+        Key::new("max_time", Kind::Seconds(1), "Maximum seconds of that time")
             .default("3600, or `time` if that is longer"),
         Key::new(
             "close_after",

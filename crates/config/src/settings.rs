@@ -107,7 +107,7 @@ static HTTP: Shape = Shape {
             "Maximum seconds without progress in sending a response",
         )
         .default("30")
-        .details("In which a client takes nothing, or less than `min_rate`")
+        .details("A client makes no progress if it takes no bytes, or fewer than `min_rate`")
         .unit(),
         Key::new(
             "idle_timeout",

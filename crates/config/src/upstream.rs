@@ -204,7 +204,7 @@ pub(crate) static UPSTREAM: Shape = Shape {
             )
             .default("none")
             .details(
-                "HAProxy's `send-proxy`. Not with `keepalive`, because such a connection belongs \
+                "HAProxy's `send-proxy`. Not with `keepalive`, because each connection belongs \
                  to one client",
             ),
             Key::new(

@@ -158,7 +158,7 @@ impl fmt::Display for Report {
             ": further responses are cut off (\"response_temp_size\" of \
                                        the settings of HTTP)"
         } else {
-            ": what is beyond it goes to temporary files, or is refused (docs/security.md, \
+            ": bytes beyond it go to temporary files, or are refused (docs/security.md, \
                  \"Memory of the router\")"
         })
     }

@@ -212,7 +212,7 @@ impl Session {
 
     async fn ask(&mut self, command: &str) -> Result<Reply, Problem> {
         if !self.buffer.is_empty() {
-            return Err(Problem::Protocol("it has sent a reply that nobody asked for"));
+            return Err(Problem::Protocol("it has sent an unsolicited reply"));
         }
         self.stream.write_all(format!("{command}\r\n").as_bytes()).await?;
         self.stream.flush().await?;

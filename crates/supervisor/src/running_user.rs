@@ -100,7 +100,7 @@ impl RunningUser {
             Err(Unknown::User(user)) => {
                 let problem = match name_of(*uid) {
                     None => format!(
-                        "its processes still run as uid {uid}, which has no name any more: there \
+                        "its processes still run as uid {uid}, which no longer has a name: there \
                          is no user \"{user}\" on this system; run: useradd --system --uid {uid} \
                          {user}, or change \"user\""
                     ),
@@ -185,7 +185,7 @@ mod tests {
         );
         told(Ok(user(700, 801, &[])), None, "new ones get gid 801", true);
         let gone = || Err(Unknown::User("shop".to_owned()));
-        told(gone(), None, "uid 700, which has no name any more", false);
+        told(gone(), None, "uid 700, which no longer has a name", false);
         told(gone(), Some("eve"), "which is the user \"eve\" now", false);
         let group = Err(Unknown::Group("staff".to_owned()));
         told(group, None, "groupadd --system --gid 701 staff", false);

@@ -54,7 +54,7 @@ pub fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
         while let Some(link) = foreign.pop_if(|link| rest.len() <= link.behind) {
             if link.owner != found.st_uid {
                 return Err(io::Error::other(format!(
-                    "the link {} leads to what does not belong to the link's owner",
+                    "the target of the link {} does not belong to the link's owner",
                     Path::new(&link.name).display()
                 )));
             }

@@ -191,7 +191,7 @@ impl Reader {
         let len = (header >> 32) as usize;
         let need = 8 + (len as u64).next_multiple_of(8);
         let Some(behind) = available.checked_sub(need) else {
-            return Err(Corrupt("a frame longer than what was written"));
+            return Err(Corrupt("a frame longer than the bytes that were written"));
         };
         Ok(Some(Frame { kind: header as u8, len, behind: behind as usize }))
     }

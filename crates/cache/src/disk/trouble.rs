@@ -64,8 +64,8 @@ impl Trouble {
             return self.opening.clone();
         }
         if self.is_given_up {
-            let problem = "what was removed from the cache could not be removed from it; see to \
-                           the disk, then restart the server";
+            let problem = "removed responses could not be removed from the file; see to the disk, \
+                           then restart the server";
             return self.opening.clone().or_else(|| Some(problem.to_owned()));
         }
         let failure = self.write.as_ref()?;

@@ -30,7 +30,7 @@ pub(crate) static CACHE: Shape = Shape {
         Key::new("path", Kind::Text, "Directory of the disk store").default("none").details(
             "A [file](../cache.md#disk) there has the responses for which the memory has no room, \
              also after a restart. It must belong to root, or to the user that starts the server, \
-             and nobody else may write to it. Actions with the same `name` must not differ",
+             and no other user may write to it. Actions with the same `name` must not differ",
         ),
         Key::new("size", Kind::Bytes(16 << 20), "Maximum size of the disk store in bytes")
             .default("1073741824")
@@ -136,7 +136,7 @@ pub(crate) static CACHE: Shape = Shape {
         )
         .details("See [Cache-Status](../cache.md#why-was-this-page-not-cached)"),
         Key::new("purge", Kind::Texts, "Addresses of clients that may send `PURGE` and `BAN`")
-            .default("nobody")
+            .default("no client")
             .details(
                 "[Address patterns](routes.md#address-patterns); other clients get 403. Without \
                  the key, the application gets these methods",

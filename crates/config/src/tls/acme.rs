@@ -104,7 +104,7 @@ static DNS: Shape = Shape {
         )
         .details(
             "The program and its parent directories must belong to root or to the user who \
-             started the server, and must not be writable by anybody else",
+             started the server, and must not be writable by other users",
         )
         .required(),
         Key::new("wait", Kind::Seconds(0), "Seconds until all DNS servers have a new record")

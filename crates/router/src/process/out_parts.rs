@@ -91,10 +91,7 @@ impl ControlThread {
             if is_there {
                 log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"))
             } else {
-                log.write(
-                    Level::Notice,
-                    format_args!("{part} is not in the configuration any more"),
-                )
+                log.write(Level::Notice, format_args!("{part} is no longer in the configuration"))
             }
         }
     }

@@ -172,10 +172,10 @@ impl Pools {
         let mut problem = format!("application \"{name}\": {failure}");
         let mut running = self.applications.iter_mut();
         if let Some(app) = running.find(|app| app.config.name == name && app.instance.is_some()) {
-            problem.push_str("; its former processes go on");
+            problem.push_str("; its former processes continue");
             app.not_replaced = Some(format!(
-                "its former processes go on, as new ones could not start: {failure}; once that is \
-                 mended, run howdah reload"
+                "its former processes continue, as new ones could not start: {failure}; once that \
+                 is mended, run howdah reload"
             ));
         }
         Ok(Some(Err(problem)))

@@ -57,8 +57,8 @@ impl ControlThread {
                 None => {
                     let (seconds, limit) = (PATIENCE.as_secs(), CHANGE_TIMEOUT.as_secs());
                     let reason = format!(
-                        "it goes on as it was: its new processes are not ready after {seconds} s; \
-                         they take over once they are, within {limit} s"
+                        "it continues unchanged: its new processes are not ready after \
+                         {seconds} s; they take over once they are, within {limit} s"
                     );
                     self.pools.goes_on(&name, reason);
                 }
@@ -93,7 +93,7 @@ impl ControlThread {
         let seconds = CHECK_TIMEOUT.as_secs();
         for name in unknown {
             let reason = format!(
-                "it goes on as it was: its files (php.ini, the preload or worker script) could \
+                "it continues unchanged: its files (php.ini, the preload or worker script) could \
                  not be looked at within {seconds} s; once their drive works, run: howdah restart \
                  {name}"
             );

@@ -53,7 +53,7 @@ impl Invocation {
     pub(super) fn trusted(&self) -> Result<PathBuf, String> {
         let program = protected(&self.program).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                format!("the program {} does not exist any more", self.program.display())
+                format!("the program {} no longer exists", self.program.display())
             }
             _ => format!("the program cannot be executed: {error}"),
         })?;
@@ -143,6 +143,6 @@ mod tests {
             assert!(invocation(&link).trusted().unwrap_err().contains("is no program"), "{cut:?}");
         }
         fs::remove_file(&old).unwrap();
-        assert!(invocation(&link).trusted().unwrap_err().contains("does not exist any more"));
+        assert!(invocation(&link).trusted().unwrap_err().contains("no longer exists"));
     }
 }

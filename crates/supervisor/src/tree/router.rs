@@ -158,7 +158,7 @@ impl Tree {
             return;
         }
         *outbox = Outbox::default();
-        let reason = sent.err().map_or("it reads nothing".to_owned(), |error| error.to_string());
+        let reason = sent.err().map_or("it does not read".to_owned(), |error| error.to_string());
         self.log.write(
             Level::Alert,
             format_args!("router is killed: cannot send it a message: {reason}"),

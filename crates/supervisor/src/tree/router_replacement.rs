@@ -158,7 +158,7 @@ impl Tree {
             }
             Err(error) => {
                 let line =
-                    format_args!("cannot start another router: {error}; the old one goes on");
+                    format_args!("cannot start another router: {error}; the old one continues");
                 self.log.write(Level::Alert, line);
             }
         }
@@ -273,7 +273,7 @@ impl Tree {
         if other.role == Role::Next && self.shutdown.is_none() {
             self.replacement.try_again(Instant::now());
             let line = format_args!(
-                "the next router, process {pid}, {exit} before it served; the old one goes on"
+                "the next router, process {pid}, {exit} before it served; the old one continues"
             );
             self.log.write(Level::Alert, line);
         }

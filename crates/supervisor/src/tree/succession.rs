@@ -84,7 +84,7 @@ impl Tree {
                 if self.upgrade.is_standby && !self.has_served {
                     self.log.write(
                         Level::Alert,
-                        "the old server has ended before this one served; this one goes on",
+                        "the old server has ended before this one served; this one continues",
                     );
                     self.upgrade.is_standby = false;
                     self.claim_pid_file_or_log();

@@ -341,7 +341,7 @@ impl Tree {
             successor.kill();
         }
         self.upgrade.stage = Stage::None;
-        let line = format_args!("the upgrade has failed, and this server goes on: {problem}");
+        let line = format_args!("the upgrade has failed, and this server continues: {problem}");
         self.log.write(Level::Alert, line);
         self.own_again();
         self.send_upgrade_ended(problem.to_owned());

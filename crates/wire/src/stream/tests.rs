@@ -250,7 +250,10 @@ fn a_frame_longer_than_what_was_written_is_corrupt() {
     writer.publish(&region);
     assert!(reader.peek(&region, 1).is_ok());
     region.response_area(1)[0].store(3 | 9 << 32, Relaxed);
-    assert_eq!(reader.peek(&region, 1), Err(Corrupt("a frame longer than what was written")));
+    assert_eq!(
+        reader.peek(&region, 1),
+        Err(Corrupt("a frame longer than the bytes that were written"))
+    );
     region.slot(1).unwrap().written.store(12, Relaxed);
     assert_eq!(reader.peek(&region, 1), Err(Corrupt("more than the ring holds")));
 }

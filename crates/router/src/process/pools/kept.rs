@@ -48,7 +48,7 @@ impl Pools {
             let Some(former) = former.filter(|_| is_failed) else { return false };
             let problem = app.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let reason = format!(
-                "it goes on as it was, as it cannot run with its changed configuration: \
+                "it continues unchanged, as it cannot run with its changed configuration: \
                  {problem}; once that is mended, run howdah reload"
             );
             let (refused, in_use) = (app.config.clone(), former.with_logs_of(&app.config));

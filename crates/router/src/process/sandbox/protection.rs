@@ -175,7 +175,7 @@ impl ProcessProtection {
     fn explain(&self) -> String {
         let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();
         let kept = match kept.as_slice() {
-            [] => "can do what its user can".to_owned(),
+            [] => "has all rights of its user".to_owned(),
             kept => format!("cannot {}", kept.join(", ")),
         };
         match self.namespaces.as_slice() {
@@ -223,7 +223,7 @@ mod tests {
             explained(privileged.clone(), 7, true),
             "cannot trace other processes, send signals to other processes"
         );
-        assert_eq!(explained(privileged, 7, false), "can do what its user can");
+        assert_eq!(explained(privileged, 7, false), "has all rights of its user");
         let own = json!({"new_privs": true, "namespaces": {"credential": true, "pid": true}});
         let expected = "cannot trace other processes, send signals to other processes; namespaces \
              of its own: credential, pid";
