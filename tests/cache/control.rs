@@ -145,7 +145,9 @@ fn compressed_copies_are_kept_and_counted() {
         page(&format!("{tag}Cache-Control: max-age=600\r\n"), body)
     });
     let server = controlled(&origin, json!({}));
-    server.put("/config/settings", &json!({"http": {"compression": {"compressors": [{"encoding": "gzip"}, {"encoding": "zstd"}]}}}));
+    let compressors = json!([{"encoding": "gzip"}, {"encoding": "zstd"}]);
+    let settings = json!({"http": {"compression": {"compressors": compressors}}});
+    server.put("/config/settings", &settings);
     let bytes = || {
         let status = server.control("GET", "/status/caches/default", "").succeeded();
         status["bytes"].as_u64().unwrap()

@@ -66,7 +66,8 @@ fn wordpress_pages_are_known_by_the_path_that_the_client_has_sent() {
     let (plain, with_cache) =
         (json!({"proxy": origin.url()}), json!({"proxy": origin.url(), "cache": cache}));
     for routes in [
-        json!([{"action": {"rewrite": "/index.php?q=$uri&$args", "proxy": origin.url(), "cache": cache}}]),
+        json!([{"action": {"rewrite": "/index.php?q=$uri&$args", "proxy": origin.url(),
+            "cache": cache}}]),
         json!([{"action": {"share": "/nonexistent$uri", "fallback": proxy, "cache": cache}}]),
         again(with_cache, json!({"rewrite": "/index.php", "pass": "routes"})),
         again(plain, json!({"rewrite": "/index.php", "pass": "routes", "cache": cache})),

@@ -30,7 +30,8 @@ fn conditions_exclude_requests() {
     let server = cached(
         &origin,
         json!({"bypass": [
-            {"cookies": {"user_*": "*"}}, {"headers": {"X-Preview": "*"}}, {"arguments": {"preview": "*"}},
+            {"cookies": {"user_*": "*"}}, {"headers": {"X-Preview": "*"}},
+            {"arguments": {"preview": "*"}},
             {"uri": "/admin/*"}
         ]}),
     );

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::servers::{ask, cached, connected, has, origin, server, status, store, two};
 
 fn limited() -> Value {
-    json!({"routes": [{"action": {"return": 200, "limit": {"rate": "1/h", "burst": 9, "zone": "z"}}}]})
+    json!({"routes": [{"action": {"return": 200,
+        "limit": {"rate": "1/h", "burst": 9, "zone": "z"}}}]})
 }
 
 #[test]

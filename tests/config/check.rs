@@ -357,7 +357,8 @@ fn what_harms_less_is_a_warning_and_does_not_change_the_exit_status() {
             "applications": {"site": {
                 "script": "none.php",
                 "script_directories": "/no/such",
-                "options": {"file": "/no/such/php.ini", "admin": {"no.such": "1", "extension": "no-such"}},
+                "options": {"file": "/no/such/php.ini",
+                    "admin": {"no.such": "1", "extension": "no-such"}},
                 "limits": {"slow_log": "/no/such/log"},
             }},
         }),

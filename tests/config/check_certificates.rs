@@ -31,7 +31,10 @@ fn certificates_that_have_expired_or_are_not_yet_valid_are_told() {
         fs::write(at(&format!("{name}.pem")), chain).unwrap();
         fs::write(at(&format!("{name}.key")), key).unwrap();
     }
-    let files = |name: &str| json!({"chain": at(&format!("{name}.pem")), "key": at(&format!("{name}.key"))});
+    let files = |name: &str| {
+        json!({"chain": at(&format!("{name}.pem")),
+        "key": at(&format!("{name}.key"))})
+    };
     let place = "/listeners/127.0.0.1:80/tls/certificate: certificate 1 of ";
     let expired = "has expired on Sat, 01 Jan 2000 00:00:00 GMT";
     for (certificate, expected) in [

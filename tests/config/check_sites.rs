@@ -214,7 +214,10 @@ fn an_address_that_no_interface_has_is_an_error() {
 #[test]
 fn limits_of_uploads_that_contradict_each_other_are_notes() {
     let site = Site::script("index.php", "echo 1;");
-    let php = |settings: Value| json!({"type": "php", "root": site.root(), "options": {"admin": settings}});
+    let php = |settings: Value| {
+        json!({"type": "php", "root": site.root(),
+        "options": {"admin": settings}})
+    };
     let checked = |application: Value, action: Value, settings: Value| {
         let mut action = action;
         action["pass"] = json!("applications/site");
@@ -273,7 +276,8 @@ fn a_shared_directory_of_sessions_and_little_address_space_are_noted() {
     };
     let applications = |b: &str| {
         let mut document = json!({
-            "listeners": {"127.0.0.1:80": {"pass": "applications/a"}, "127.0.0.1:81": {"pass": "applications/b"}},
+            "listeners": {"127.0.0.1:80": {"pass": "applications/a"},
+                "127.0.0.1:81": {"pass": "applications/b"}},
             "applications": {"a": sessions("/tmp"), "b": sessions(b)},
         });
         document["applications"]["a"]["limits"] = json!({"rlimits": {"as": 600 << 20}});
@@ -298,7 +302,8 @@ fn a_preload_script_that_a_link_of_the_root_leads_to_is_noted() {
     let current = site.data().join("current");
     symlink(site.root(), &current).unwrap();
     let noted = |root: &Path| {
-        let options = json!({"admin": {"opcache.enable": "1", "opcache.preload": current.join("preload.php")}});
+        let options = json!({"admin": {"opcache.enable": "1",
+            "opcache.preload": current.join("preload.php")}});
         let document = json!({
             "listeners": {"127.0.0.1:80": {"pass": "applications/site"}},
             "applications": {"site": {"type": "php", "root": root, "options": options}},

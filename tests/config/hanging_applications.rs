@@ -101,7 +101,8 @@ fn write_ini(directory: &Path, name: &str, agent: &str) {
 }
 
 fn application(root: &Path, ini: &Path) -> Value {
-    json!({"type": "php", "root": root, "script": "a.php", "processes": 1, "options": {"file": ini}})
+    json!({"type": "php", "root": root, "script": "a.php", "processes": 1,
+        "options": {"file": ini}})
 }
 
 /// Routes to applications, and to the additions of a test.

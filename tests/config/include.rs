@@ -15,7 +15,8 @@ fn site(files: &[(&str, &str)]) -> Site {
         fs::write(directory.join(name), text).unwrap();
     }
     let control = format!("unix:{}", site.control_socket().display());
-    let routes = json!([{"match": {"uri": "/main"}, "action": {"return": 204}}, {"action": {"pass": "routes/a"}}]);
+    let routes = json!([{"match": {"uri": "/main"}, "action": {"return": 204}},
+        {"action": {"pass": "routes/a"}}]);
     site.argument("--control")
         .argument(&control)
         .with(json!({

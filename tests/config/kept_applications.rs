@@ -18,7 +18,8 @@ fn serve(more: Value) -> Server {
     let document = json!({
         "applications": {"site": own, "other": other},
         "routes": [
-            {"match": {"uri": "/other/*"}, "action": {"rewrite": "/a.php", "pass": "applications/other"}},
+            {"match": {"uri": "/other/*"},
+                "action": {"rewrite": "/a.php", "pass": "applications/other"}},
             {"action": {"pass": "applications/site"}},
         ],
     });

@@ -20,7 +20,10 @@ fn site() -> Site {
         fs::write(directory.join(format!("{name}.json")), customer(name, 201)).unwrap();
     }
     let control = format!("unix:{}", site.control_socket().display());
-    let step = |name: &str| json!({"match": {"uri": format!("/{name}")}, "action": {"pass": format!("routes/{name}")}});
+    let step = |name: &str| {
+        json!({"match": {"uri": format!("/{name}")},
+        "action": {"pass": format!("routes/{name}")}})
+    };
     let mut steps: Vec<Value> = CUSTOMERS.map(step).into();
     steps.push(json!({"action": {"return": 204}}));
     site.argument("--control").argument(&control).with(json!({

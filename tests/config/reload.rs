@@ -388,7 +388,10 @@ fn a_reload_restarts_only_what_has_changed() {
     for name in names {
         applications[name] = with_ini(place, name, name.starts_with('o'));
     }
-    let route = |name: &str| json!({"match": {"uri": format!("/{name}")}, "action": {"pass": format!("applications/{name}")}});
+    let route = |name: &str| {
+        json!({"match": {"uri": format!("/{name}")},
+        "action": {"pass": format!("applications/{name}")}})
+    };
     let site = Site::new().with(json!({"applications": applications}));
     let server = serve(site, names.map(route).into_iter().collect());
     let all = || names.map(|name| server.get(&format!("/{name}")).text());

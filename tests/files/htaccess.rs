@@ -404,7 +404,8 @@ fn a_link_of_root_opens_the_sandbox_for_its_own_directory_alone() {
 
 #[test]
 fn explain_names_the_rule_the_line_and_the_answer() {
-    let site = Site::new().file("index.php", FRONT).file("private/.htaccess", "Deny from all\n").file(
+    let site = Site::new().file("index.php", FRONT).file("private/.htaccess", "Deny from all\n")
+        .file(
         ".htaccess",
         "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
          RewriteRule . /index.php [L]\nHeader set X-A b\n",

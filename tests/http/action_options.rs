@@ -24,14 +24,17 @@ fn an_action_sets_variables_and_settings_of_scripts() {
         ini_get('precision'), ini_get('user_agent')], JSON_UNESCAPED_SLASHES);";
     let routes = json!({
         "main": [
-            {"match": {"uri": "/plain*"}, "action": {"rewrite": "/a.php", "pass": "applications/site"}},
+            {"match": {"uri": "/plain*"},
+                "action": {"rewrite": "/a.php", "pass": "applications/site"}},
             {
                 "match": {"uri": "~^/(.*)/a\\.php$"},
                 "action": {
                     "environment": {
-                        "A": "one", "B": "$1-$arg_b", "SERVER_NAME": "$host.example", "SERVER_PORT": "",
+                        "A": "one", "B": "$1-$arg_b", "SERVER_NAME": "$host.example",
+                        "SERVER_PORT": "",
                     },
-                    "options": {"user": {"memory_limit": "77M", "precision": "5", "user_agent": "x"}},
+                    "options": {"user": {"memory_limit": "77M", "precision": "5",
+                        "user_agent": "x"}},
                     "rewrite": "/a.php",
                     "pass": "routes/second",
                 },
@@ -92,7 +95,8 @@ fn an_internal_action_answers_internal_requests_alone() {
         "routes": {"main": [
             share("/files/*"),
             share("/e.html"),
-            {"match": {"uri": "/to-files"}, "action": {"rewrite": "/files/a.txt", "pass": "routes/main"}},
+            {"match": {"uri": "/to-files"},
+                "action": {"rewrite": "/files/a.txt", "pass": "routes/main"}},
             {"match": {"uri": "/missing"}, "action": {"return": 410, "error_pages": {"410": page}}},
             {"action": {"rewrite": "/a.php", "pass": "applications/site"}},
         ]},
@@ -127,7 +131,8 @@ fn error_pages_replace_responses_of_applications_where_the_action_says_so() {
         })
     };
     let routes = json!({"main": [
-        {"match": {"uri": "/a.php"}, "action": {"pass": "routes/intercepted", "intercept_errors": true}},
+        {"match": {"uri": "/a.php"},
+            "action": {"pass": "routes/intercepted", "intercept_errors": true}},
         {"match": {"uri": "/not/*"}, "action": {"rewrite": "/a.php", "pass": "routes/not"}},
     ], "intercepted": [{"action": {
         "pass": "applications/site", "error_pages": action(json!(true))["error_pages"],

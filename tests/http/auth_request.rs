@@ -35,8 +35,10 @@ fn serve() -> Server {
     });
     let routes = json!({
         "main": [
-            {"match": {"uri": "/open"}, "action": {"rewrite": "/tell.php", "pass": "applications/site"}},
-            {"action": {"auth_request": check, "rewrite": "/tell.php", "pass": "applications/site"}},
+            {"match": {"uri": "/open"},
+                "action": {"rewrite": "/tell.php", "pass": "applications/site"}},
+            {"action": {"auth_request": check, "rewrite": "/tell.php",
+                "pass": "applications/site"}},
         ],
         "check": [{"action": {"pass": "applications/site", "internal": true}}],
     });
@@ -154,7 +156,8 @@ fn a_site_with_htaccess_files_admits_and_refuses_as_its_directives_say() {
         "main": [
             {
                 "match": {"uri": "/fallback"},
-                "action": {"auth_request": missing, "rewrite": "/tell.php", "pass": "applications/site"},
+                "action": {"auth_request": missing, "rewrite": "/tell.php",
+                    "pass": "applications/site"},
             },
             {
                 "action": {

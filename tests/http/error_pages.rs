@@ -50,7 +50,8 @@ fn a_script_answers_with_the_page_for_an_error_and_the_status_stays() {
     let server = serve(Site::script("404.php", &code), |root| {
         json!([{"action": {
             "share": format!("{root}$uri"),
-            "error_pages": {"404": {"action": {"rewrite": "/404.php", "pass": "applications/site"}}},
+            "error_pages": {"404": {"action": {"rewrite": "/404.php",
+                "pass": "applications/site"}}},
         }}])
     });
     let fields = "Cookie: a=b\r\nRange: bytes=0-1\r\nIf-None-Match: *\r\n";

@@ -20,7 +20,8 @@ fn the_country_of_a_client_is_a_variable_and_a_new_database_is_used() {
     let site = Site::new();
     let file = site.root().with_file_name("country.mmdb");
     fs::write(&file, country("127.0.0.9/32", "DE")).unwrap();
-    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code", "default": "none"});
+    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code",
+        "default": "none"});
     let server = site
         .with(json!({"variables": {"country": variable}, "routes": null}))
         .with(json!({
@@ -88,7 +89,8 @@ fn what_a_missing_database_decides_is_refused_until_it_is_there() {
     let site = Site::new();
     let file = site.root().with_file_name("country.mmdb");
     let log = site.root().with_file_name("access.log");
-    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code", "default": "none"});
+    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code",
+        "default": "none"});
     let page = json!({"return": 200, "response_headers": {"X-Country": "$country"}});
     let mut limited = page.clone();
     limited["limit"] = json!({"rate": "100/s", "burst": 1000, "key": "$key"});

@@ -20,7 +20,8 @@ fn serve() -> Server {
     }))
     .with(json!({"routes": [
         {"match": {"uri": "/down"}, "action": {"return": 503}},
-        {"match": {"uri": "/small.php"}, "action": {"max_body_size": 10, "rewrite": "/a.php", "pass": "applications/site"}},
+        {"match": {"uri": "/small.php"},
+            "action": {"max_body_size": 10, "rewrite": "/a.php", "pass": "applications/site"}},
         {"action": {"pass": "applications/site"}},
     ]}))
     .serve()
@@ -97,7 +98,10 @@ const SCRIPT: &str = "
 /// answers garbage.
 fn failing(silent: &Raw, garbage: &Raw) -> Server {
     let site = Site::script("a.php", SCRIPT);
-    let php = |limits: Value| json!({"type": "php", "root": site.root(), "processes": 1, "limits": limits});
+    let php = |limits: Value| {
+        json!({"type": "php", "root": site.root(), "processes": 1,
+        "limits": limits})
+    };
     let applications = json!({
         "site": {"limits": {"timeout": 3}},
         "full": php(json!({"queue": 1})),

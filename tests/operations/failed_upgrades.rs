@@ -108,7 +108,8 @@ fn an_application_that_has_lost_its_user_is_out_and_the_others_are_upgraded() {
     let server = serve(site);
     let mut document = server.site.document(server.address);
     let lost = json!({
-        "type": "php", "root": server.site.root(), "script": "a.php", "processes": 1, "user": users::NAME,
+        "type": "php", "root": server.site.root(), "script": "a.php", "processes": 1,
+        "user": users::NAME,
     });
     document["applications"]["lost"] = lost;
     document["listeners"][server.address.to_string()] = json!({"pass": "routes"});
@@ -142,7 +143,8 @@ fn serve_with_preload(names: &[&str], kind: &str) -> (Server, PathBuf) {
     let mut routes = vec![json!({"action": {"pass": "applications/site"}})];
     for name in names {
         document["applications"][name] = json!({
-            "type": kind, "root": server.site.root(), "script": "a.php", "processes": 1, "options": options,
+            "type": kind, "root": server.site.root(), "script": "a.php", "processes": 1,
+            "options": options,
         });
         let action = json!({"pass": format!("applications/{name}")});
         routes.insert(0, json!({"match": {"uri": format!("/{name}/")}, "action": action}));

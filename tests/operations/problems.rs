@@ -153,7 +153,8 @@ fn a_certificate_that_has_expired_or_expires_soon_is_told() {
         issue("new", now + DAY, now + 90 * DAY),
     ]);
     let document = json!({
-        "listeners": {free_address().to_string(): {"pass": "routes", "tls": {"certificate": certificates}}},
+        "listeners": {free_address().to_string(): {"pass": "routes",
+            "tls": {"certificate": certificates}}},
         "routes": [{"action": {"return": 204}}],
     });
     let server = serve(site, document);
@@ -207,7 +208,8 @@ fn a_key_that_cannot_be_read_any_more_is_told() {
     let data = site.data();
     let settings = certificate(&data, "a", authority.issue(&["a.example"]));
     let document = json!({
-        "listeners": {free_address().to_string(): {"pass": "routes", "tls": {"certificate": settings}}},
+        "listeners": {free_address().to_string(): {"pass": "routes",
+            "tls": {"certificate": settings}}},
         "routes": [{"action": {"return": 204}}],
     });
     let server = serve(site, document);

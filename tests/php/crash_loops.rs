@@ -54,7 +54,8 @@ fn the_messages_of_a_start_that_fails_again_and_again_are_logged_once_and_then_o
     };
     script("first");
     let options = json!({"admin": {"opcache.preload": preload, "opcache.enable": "1"}});
-    let other = json!({"type": "php", "root": site.root(), "script": "a.php", "processes": 1, "options": options});
+    let other = json!({"type": "php", "root": site.root(), "script": "a.php", "processes": 1,
+        "options": options});
     let changes = json!({"applications": {"other": other}});
     let server = site.with(changes).serve();
     let tried = |times| {

@@ -190,7 +190,8 @@ fn colliding_names_cost_no_time() {
 
 #[test]
 fn a_body_or_file_above_the_limits_of_php_is_in_the_log_once_with_what_to_set() {
-    let options = json!({"admin": {"post_max_size": "100K", "upload_max_filesize": "10K", "log_errors": "0"}});
+    let options = json!({"admin": {"post_max_size": "100K", "upload_max_filesize": "10K",
+        "log_errors": "0"}});
     let one = json!({"options": options, "processes": 3});
     let site = Site::script(
         "index.php",

@@ -93,10 +93,13 @@ fn another_share_of_the_directory_sends_no_source() {
     let parent = site.root().parent().unwrap().display().to_string();
     let name = root.rsplit('/').next().unwrap().to_owned();
     let routes = json!([
-        {"match": {"uri": "/up/*"}, "action": {"share": format!("{parent}/{name}$uri"), "prefix": "/up/"}},
-        {"match": {"uri": "/any/*"}, "action": {"share": format!("{parent}/$host$uri"), "prefix": "/any/"}},
+        {"match": {"uri": "/up/*"},
+            "action": {"share": format!("{parent}/{name}$uri"), "prefix": "/up/"}},
+        {"match": {"uri": "/any/*"},
+            "action": {"share": format!("{parent}/$host$uri"), "prefix": "/any/"}},
         {"match": {"uri": "/list/"}, "action":
-            {"share": format!("{root}$uri"), "prefix": "/list/", "index": "none", "listing": "json"}},
+            {"share": format!("{root}$uri"), "prefix": "/list/", "index": "none",
+                "listing": "json"}},
         {"action": {"pass": "applications/site"}},
     ]);
     let server = site.with(endings()).with(json!({"routes": routes})).serve();

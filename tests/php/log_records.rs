@@ -320,7 +320,10 @@ fn a_site_that_floods_the_log_is_cut_off_and_others_are_heard() {
         "while (!file_exists(getenv('DATA') . '/stop')) error_log(str_repeat('f', 8000));",
     );
     let site = site.file("other.php", "<?php error_log('of the other one'); echo 'served';");
-    let application = |script: &str| json!({"type": "php", "root": site.root(), "script": script, "processes": 1});
+    let application = |script: &str| {
+        json!({"type": "php", "root": site.root(), "script": script,
+        "processes": 1})
+    };
     let document = json!({
         "applications": {"site": application("flood.php"), "other": application("other.php")},
         "routes": [

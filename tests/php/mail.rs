@@ -213,7 +213,8 @@ fn an_application_that_sees_little_of_the_machine_sends_mail() {
             "settings": {"smtp": smtp(&mails)},
             "routes": [{"action": {"pass": "applications/site"}}],
             "applications": {"site": {
-                "root": "/srv/app", "working_directory": "/srv", "isolation": isolation, "environment": {"TMPDIR": "/tmp"},
+                "root": "/srv/app", "working_directory": "/srv", "isolation": isolation,
+                "environment": {"TMPDIR": "/tmp"},
             }},
         }))
         .serve();
@@ -259,7 +260,8 @@ fn a_program_that_php_ini_or_the_document_names_is_used() {
     let options =
         json!({"admin": {"sendmail_path": format!("/bin/cat > {}; true", kept.display())}});
     let server = site
-        .with(json!({"settings": {"smtp": smtp(&mails)}, "applications": {"site": {"options": options}}}))
+        .with(json!({"settings": {"smtp": smtp(&mails)},
+            "applications": {"site": {"options": options}}}))
         .serve();
     assert!(sends(&server));
     assert!(fs::read_to_string(&kept).unwrap().contains("Line 1"));
@@ -273,7 +275,8 @@ fn logs_of_mail_are_written() {
     let log = site.data().join("mail.log");
     let options = json!({"admin": {"mail.log": log, "mail.add_x_header": "1"}});
     let server = site
-        .with(json!({"settings": {"smtp": smtp(&mails)}, "applications": {"site": {"options": options}}}))
+        .with(json!({"settings": {"smtp": smtp(&mails)},
+            "applications": {"site": {"options": options}}}))
         .serve();
     assert!(sends(&server));
     assert!(

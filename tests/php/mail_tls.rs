@@ -28,7 +28,8 @@ fn a_real_postfix_takes_mail_over_tls_with_a_password() {
         let authorities = file("authorities.pem", &authority.pem());
         let starttls = json!({
             "host": "localhost", "port": postfix.port, "tls": "starttls",
-            "user": USER, "password_file": right, "authorities": authorities, "from": "shop@example.org",
+            "user": USER, "password_file": right, "authorities": authorities,
+            "from": "shop@example.org",
         });
         let with = |changes: Value| {
             let mut smtp = starttls.clone();

@@ -179,7 +179,8 @@ fn a_site_whose_database_never_answers_holds_nothing_else_up() {
     );
     let site = Site::script("index.php", &code);
     let (root, data) = (site.root(), site.data());
-    let application = json!({"type": "php", "root": root, "script": "index.php", "processes": {"max": 2, "spare": 1}});
+    let application = json!({"type": "php", "root": root, "script": "index.php",
+        "processes": {"max": 2, "spare": 1}});
     let names: Vec<_> = (0..20).map(|number| format!("other{number}")).collect();
     let mut document = json!({"applications": {"site": {"processes": 2}}, "routes": []});
     for name in &names {

@@ -113,7 +113,8 @@ fn slow_requests_are_counted_and_have_a_log_of_their_own_that_can_be_rotated() {
     let server =
         site.with(json!({"applications": {"site": {"limits": {"slow": 3, "slow_log": file}}}}));
     let server = server
-        .with(json!({"routes": [{"match": {"uri": "/status"}, "action": {"status": "applications/site"}},
+        .with(json!({"routes": [{"match": {"uri": "/status"},
+            "action": {"status": "applications/site"}},
             {"action": {"pass": "applications/site"}}]}))
         .serve();
     assert_eq!(server.get("/a.php?us=6000000").status, 200);

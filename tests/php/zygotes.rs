@@ -89,7 +89,10 @@ fn sites(place: &Path, code: &str, changes: Value) -> Site {
         });
     }
     harness::merge(&mut applications, changes);
-    let route = |name: &str| json!({"match": {"uri": format!("/{name}*")}, "action": {"pass": format!("applications/{name}")}});
+    let route = |name: &str| {
+        json!({"match": {"uri": format!("/{name}*")},
+        "action": {"pass": format!("applications/{name}")}})
+    };
     let site = Site::script("a.php", "");
     let address = format!("unix:{}", site.control_socket().display());
     site.argument("--control").argument(&address).with(json!({

@@ -234,7 +234,8 @@ fn a_forged_address_opens_nothing_that_is_passed_on() {
         let site = Site::new().with(json!({
             "listeners": {address.to_string(): {
                 "pass": "routes",
-                "forwarded": {"client_ip": "X-Forwarded-For", "source": [source], "recursive": true},
+                "forwarded": {"client_ip": "X-Forwarded-For", "source": [source],
+                    "recursive": true},
             }},
             "routes": [
                 {"match": {"source": "192.0.2.1"}, "action": {"proxy": servers["url"]}},
@@ -284,7 +285,10 @@ fn responses_with_secrets_can_be_kept_from_compression() {
             "<?php header('Content-Encoding: identity'); echo str_repeat('secret ', 1000);",
         );
     let share = format!("{}$uri", site.root().display());
-    let shared = |compress: bool| json!({"share": share, "scripts": "applications/site", "compress": compress});
+    let shared = |compress: bool| {
+        json!({"share": share, "scripts": "applications/site",
+        "compress": compress})
+    };
     let server = site
         .with(json!({
             "routes": [

@@ -198,7 +198,10 @@ fn a_certificate_must_be_for_the_name() {
     let file = site.data().join("ca.pem");
     fs::write(&file, authority.pem()).unwrap();
     let port = nginx.address.port();
-    let upstream = |name: &str| json!({"servers": {format!("{name}:{port}"): {}}, "tls": {"authorities": file}});
+    let upstream = |name: &str| {
+        json!({"servers": {format!("{name}:{port}"): {}},
+        "tls": {"authorities": file}})
+    };
     let server = site
         .with(json!({
             "routes": [

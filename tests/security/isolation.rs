@@ -210,7 +210,8 @@ fn an_applications_share_of_processor_and_disk_is_that_of_its_group() {
 #[test]
 fn limits_of_the_system_hold_for_workers() {
     let code = "echo json_encode(posix_getrlimit());";
-    let rlimits = json!({"nofile": 200, "core": 0, "nproc": 300, "as": 4_000_000_000_u64, "stack": "unlimited"});
+    let rlimits = json!({"nofile": 200, "core": 0, "nproc": 300, "as": 4_000_000_000_u64,
+        "stack": "unlimited"});
     // The kernel counts all processes of the user.
     let Some((site, _)) = users::site_with_own_user(Site::script("a.php", code)) else { return };
     let application = json!({"user": users::NAME, "limits": {"rlimits": rlimits}});
@@ -240,7 +241,8 @@ fn an_application_that_cannot_be_isolated_says_why() {
             "isolation/uidmap: needs the namespace",
         ),
         (
-            json!({"namespaces": {"credential": true}, "uidmap": [{"container": 0, "host": 1, "size": 1}]}),
+            json!({"namespaces": {"credential": true},
+                "uidmap": [{"container": 0, "host": 1, "size": 1}]}),
             "isolation/uidmap: does not map the id",
         ),
     ] {

@@ -14,7 +14,8 @@ fn responses_in_a_cache_stay_within_its_memory() {
     let server = Site::script("index.php", code)
         .with(json!({
             "settings": { "listen_threads": 1 },
-            "routes": [{ "action": { "pass": "applications/site", "cache": { "memory": 8 * MIB } } }],
+            "routes": [{ "action": { "pass": "applications/site",
+                "cache": { "memory": 8 * MIB } } }],
             "applications": { "site": { "script": "index.php" } },
         }))
         .serve();

@@ -194,7 +194,8 @@ impl<'w> Plan<'w> {
         let certificate =
             json!({"chain": private.join("chain.pem"), "key": private.join("key.pem")});
         let mut document = json!({
-            "listeners": {tls_address.to_string(): {"pass": "routes", "tls": {"certificate": certificate}}},
+            "listeners": {tls_address.to_string(): {"pass": "routes",
+                "tls": {"certificate": certificate}}},
             "routes": [
                 {"match": {"uri": "/attack/*"}, "action": {"pass": "applications/attacker"}},
                 document["routes"][0],

@@ -32,7 +32,10 @@ fn serve() -> Server {
             "action": { "share": format!("{root}/{name}/page.txt") },
         })
     };
-    let application = |name: &str| json!({ "match": { "uri": format!("/{name}/*") }, "action": { "pass": format!("applications/{name}") } });
+    let application = |name: &str| {
+        json!({ "match": { "uri": format!("/{name}/*") },
+        "action": { "pass": format!("applications/{name}") } })
+    };
     let php = json!({ "type": "php", "root": root, "script": "index.php", "processes": 1 });
     site.with(json!({
         "settings": { "http": patience() },

@@ -198,7 +198,8 @@ fn short_responses_that_nobody_reads_are_refused_beyond_their_memory() {
     let server = Site::script("index.php", "echo str_repeat('v', 16000);")
         .workers(2)
         .file("a.txt", "other")
-        .with(json!({ "settings": { "http": patience() }, "listeners": { &address: { "http2": true } } }))
+        .with(json!({ "settings": { "http": patience() },
+            "listeners": { &address: { "http2": true } } }))
         .serve_at(&address);
     server.get("/");
     let before = memory(&server);
@@ -238,7 +239,8 @@ fn heads_that_a_client_does_not_read_wait_for_room() {
     let server = Site::script("index.php", code)
         .workers(1)
         .file("a.txt", "other")
-        .with(json!({ "settings": { "http": patience() }, "listeners": { &address: { "http2": true } } }))
+        .with(json!({ "settings": { "http": patience() },
+            "listeners": { &address: { "http2": true } } }))
         .serve_at(&address);
     server.get("/");
     let before = memory(&server);

@@ -126,7 +126,8 @@ proptest! {
     /// With any text of a format around the values, and any bytes of clients.
     #[test]
     fn a_request_is_one_line_and_in_json_an_object(
-        around in "[ -~äß]{0,8}", agent in "[ -~\u{80}-\u{ff}]{0,20}", path in "(%[0-9a-f]{2}|[a-z]){0,8}",
+        around in "[ -~äß]{0,8}", agent in "[ -~\u{80}-\u{ff}]{0,20}",
+        path in "(%[0-9a-f]{2}|[a-z]){0,8}",
     ) {
         let around = howdah_config::Template::escape(&around);
         let template = format!("{around}$header_user_agent{around}$uri");
@@ -140,7 +141,8 @@ proptest! {
         let text = formatted(&member, &target, &fields);
         let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         prop_assert_eq!(&read["status"], "200");
-        prop_assert!(text.lines().count() == 1 && read.as_object().is_some_and(|all| all.len() == 2));
+        prop_assert_eq!(text.lines().count(), 1);
+        prop_assert!(read.as_object().is_some_and(|all| all.len() == 2));
     }
 }
 

@@ -28,7 +28,8 @@ mod tests {
     #[test]
     fn another_name_than_the_wanted_is_not_proved() {
         let acme = r#"{"listeners": {"*:443": {"pass": "routes", "tls":
-            {"acme": {"domains": ["*.a.org", "b.org"], "dns": {"program": "/p"}}}}}, "routes": []}"#;
+            {"acme": {"domains": ["*.a.org", "b.org"], "dns": {"program": "/p"}}}}},
+            "routes": []}"#;
         let mut config = howdah_config::parse(acme.as_bytes()).unwrap();
         let acme = config.listeners.remove(0).tls.unwrap().acme.remove(0);
         let request = CertificateRequest {

@@ -42,8 +42,8 @@ pub fn advise(config: &Config) -> Vec<Advice> {
         if let ActionKind::Pass(Pass::Fixed(Target::Route(_))) = &action.kind
             && !action.options.response_headers.is_empty()
         {
-            let message = "is not for responses of the steps that requests are passed to, as the last action's \
-                           counts; write it in these steps";
+            let message = "is not for responses of the steps that requests are passed to, as the \
+                           last action's counts; write it in these steps";
             add(&mut all, format!("{place}/response_headers"), message);
         }
         shares::of_fallback(&place, action, &mut all);

@@ -269,11 +269,15 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read(
-            pairs in prop::collection::vec(("[a-z-]{1,9}", prop::option::of("[a-z0-9, \"\\\\]{0,9}")), 0..9)
+            pairs in prop::collection::vec(
+                ("[a-z-]{1,9}", prop::option::of("[a-z0-9, \"\\\\]{0,9}")), 0..9)
         ) {
-            let quote = |text: &str| format!("=\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+            let quote = |text: &str|
+                format!("=\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
             let written: Vec<_> = pairs.iter()
-                .map(|(name, argument)| format!("{name}{}", argument.as_deref().map_or(String::new(), quote)))
+                .map(|(name, argument)| {
+                    name.clone() + &argument.as_deref().map_or(String::new(), quote)
+                })
                 .collect();
             prop_assert_eq!(list(&written.join(", ")), pairs);
         }

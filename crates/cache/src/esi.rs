@@ -3,7 +3,7 @@
 //!
 //! | markup | effect |
 //! | --- | --- |
-//! | `<esi:include src="…" alt="…" onerror="continue"/>` | replaced by the response of another address |
+//! | `<esi:include src="…" alt="…" onerror="continue"/>` | replaced by another response |
 //! | `<esi:remove>…</esi:remove>`, `<esi:comment text="…"/>` | removed |
 //! | `<!--esi … -->` | the markers are removed; the content is processed |
 //!

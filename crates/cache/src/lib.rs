@@ -3,9 +3,9 @@
 //! | module | content |
 //! | --- | --- |
 //! | `directives`, `structured`, `control` | instructions of requests and responses |
-//! | `freshness`, `vary`, `storing`, `reuse` | rules for storing a response, and using it for a request |
+//! | `freshness`, `vary`, `storing`, `reuse` | rules for storing and using responses |
 //! | `respond`, `status` | responses from stored ones, and their statements about the cache |
-//! | `key`, `place`, `search` | the keys of stored responses, and the names by which they are purged |
+//! | `key`, `place`, `search` | keys of stored responses, and names for purges |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `disk` | the file that a store may have besides |
 //! | `memory`, `sieve` | that memory, its division among applications, and the order of eviction |

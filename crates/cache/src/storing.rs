@@ -330,7 +330,8 @@ pub fn compare_head(entry: &Entry, fields: &FieldBlock, length: Option<u64>) -> 
 fn is_understood(status: u16) -> bool {
     matches!(
         status,
-        200 | 203 | 204 | 300..=303 | 307 | 308 | 400..=405 | 410 | 414 | 416 | 421 | 451 | 500..=504
+        200 | 203 | 204 | 300..=303 | 307 | 308 | 400..=405 | 410 | 414 | 416
+            | 421 | 451 | 500..=504
     )
 }
 

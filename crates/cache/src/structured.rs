@@ -256,8 +256,11 @@ mod tests {
         }
 
         #[test]
-        fn integers_are_read_back(numbers in prop::collection::vec(-999_999_999i64..999_999_999, 1..9)) {
-            let text: Vec<_> = numbers.iter().enumerate().map(|(i, n)| format!("k{i}={n}")).collect();
+        fn integers_are_read_back(
+            numbers in prop::collection::vec(-999_999_999i64..999_999_999, 1..9),
+        ) {
+            let text: Vec<_> = numbers.iter().enumerate().map(|(i, n)| format!("k{i}={n}"))
+                .collect();
             let read = dictionary(text.join(", ").as_bytes()).unwrap();
             let values: Vec<_> = read.into_iter().map(|(_, value)| value).collect();
             let expected: Vec<_> = numbers.into_iter().map(Value::Integer).collect();

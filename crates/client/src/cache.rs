@@ -238,7 +238,8 @@ mod tests {
     fn a_url_is_explained_without_commands_for_the_terminal() {
         let found = json!({"a": {
             "entries": [{
-                "status": 200, "state": "fresh", "requests": 5, "age": 10, "ttl": 50, "lifetime": 60,
+                "status": 200, "state": "fresh", "requests": 5, "age": 10, "ttl": 50,
+                "lifetime": 60,
                 "decided_by": "max-age of Cache-Control", "vary": {"foo\u{1b}": "1"}
             }],
             "last_miss": {

@@ -47,7 +47,8 @@ mod tests {
     fn the_keys_with_the_most_refusals_are_first_whatever_their_limit() {
         let key = |key: &str, refused: u64| json!({"key": key, "refused": refused, "seconds": 3});
         let limits = json!({
-            "login": {"requests": 30, "refused": 7, "top": [key("192.0.2.1", 5), key("192.0.2.2\u{1b}", 2)]},
+            "login": {"requests": 30, "refused": 7,
+                "top": [key("192.0.2.1", 5), key("192.0.2.2\u{1b}", 2)]},
             "/routes/0/action/limit": {"requests": 9, "refused": 6, "top": [key("example.org", 6)]},
         });
         let text = table(&serde_json::from_value(limits).unwrap());

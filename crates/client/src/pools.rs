@@ -215,10 +215,12 @@ mod tests {
         };
         json!({"blog": {
             "pool": "blog", "process-manager": "auto", "start-time": 1, "start-since": 90,
-            "accepted-conn": accepted, "listen-queue": 3, "active-processes": 2, "idle-processes": 1,
+            "accepted-conn": accepted, "listen-queue": 3, "active-processes": 2,
+            "idle-processes": 1,
             "total-processes": 3, "max-processes": 8, "slow-requests": 1, "waiting-time": 2_500_000,
             "memory-peak": 2_097_152,
-            "procs": [process(5, "Idle", 900), process(9, "Running", 4_000), process(7, "Running", 61_000_000)],
+            "procs": [process(5, "Idle", 900), process(9, "Running", 4_000),
+                process(7, "Running", 61_000_000)],
         }})
     }
 
@@ -226,7 +228,8 @@ mod tests {
         json!({
             "memory": {"budget": 160 << 20, "used": 40 << 20},
             "php": {
-                "blog": {"state": "loaded", "memory": {"prototype": 4 << 20, "processes": 36 << 20}},
+                "blog": {"state": "loaded",
+                    "memory": {"prototype": 4 << 20, "processes": 36 << 20}},
             },
         })
     }

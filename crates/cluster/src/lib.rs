@@ -4,7 +4,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `member` | follows the configuration; starts and ends the thread that has the connections |
-//! | `counting` | the connection for limits and outgoing purges, and when requests do not wait for it |
+//! | `counting` | the connection for limits and outgoing purges, and its pauses |
 //! | `script` | the script that counts a request by several rates, and its answers |
 //! | `waiting` | messages that wait to leave this server, apart for each application |
 //! | `receiving` | the connection for purges of other servers |

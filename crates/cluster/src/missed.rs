@@ -14,7 +14,8 @@ use std::collections::HashMap;
 /// in the hash, message.
 pub const PURGE: &str = r"
 local before = redis.call('HGET', KEYS[2], 'last') or '0-0'
-local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'purge', ARGV[3], 'after', before)
+local id = redis.call(
+    'XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'purge', ARGV[3], 'after', before)
 redis.call('HSET', KEYS[2], 'last', id, ARGV[2], id)
 return id
 ";

@@ -359,14 +359,18 @@ mod tests {
 
         #[test]
         fn the_parts_of_a_time_add_up(
-            parts in prop::collection::vec((0_i64..100, prop::sample::select(&["s", "m", "h", "d", "w", " days "][..])), 1..6),
+            parts in prop::collection::vec(
+                (0_i64..100, prop::sample::select(&["s", "m", "h", "d", "w", " days "][..])), 1..6),
             sign in prop::sample::select(&["", "+", "-"][..]),
         ) {
-            let text: String = parts.iter().map(|(number, unit)| format!("{number}{unit}")).collect();
-            let sum: i64 = parts.iter().map(|(number, unit)| number * unit_seconds(unit.trim()).unwrap()).sum();
+            let text: String = parts.iter().map(|(number, unit)| format!("{number}{unit}"))
+                .collect();
+            let sum: i64 = parts.iter()
+                .map(|(number, unit)| number * unit_seconds(unit.trim()).unwrap()).sum();
             let sum = if sign == "-" { -sum } else { sum };
             prop_assert_eq!(Expiry::parse(&format!("{sign}{text}")), Some(Expiry::Accessed(sum)));
-            prop_assert_eq!(Expiry::parse(&format!("modified {sign}{text}")), Some(Expiry::Modified(sum)));
+            let modified = Expiry::parse(&format!("modified {sign}{text}"));
+            prop_assert_eq!(modified, Some(Expiry::Modified(sum)));
         }
     }
 }

@@ -262,7 +262,8 @@ mod tests {
         assert_eq!(of(json!({})).htaccess, Some(Htaccess::default()));
         assert_eq!((of(json!(false)).htaccess, of(json!(false)).obeys_htaccess), (None, false));
         let own = json!({"allow": ["FileInfo", "Options=Indexes,MultiViews"], "file": ".rules",
-            "closed": "/data/*", "without_scripts": ["/uploads/*", "~(?i)^/files/"], "index": "home.php", "options": ["Indexes"], "scripts": "\\.php$"});
+            "closed": "/data/*", "without_scripts": ["/uploads/*", "~(?i)^/files/"],
+            "index": "home.php", "options": ["Indexes"], "scripts": "\\.php$"});
         let own = of(own).htaccess.unwrap();
         assert_eq!(own.allow, ["FileInfo", "Options=Indexes,MultiViews"]);
         assert_eq!((&*own.file, &*own.scripts), (".rules", "\\.php$"));
@@ -310,7 +311,10 @@ mod tests {
 
     #[test]
     fn the_application_of_a_share_obeys_its_files() {
-        let action = |htaccess| json!({"share": "/www$uri", "scripts": "applications/a", "htaccess": htaccess});
+        let action = |htaccess| {
+            json!({"share": "/www$uri", "scripts": "applications/a",
+            "htaccess": htaccess})
+        };
         assert!(share(action(true)).unwrap().applications[0].obeys_htaccess);
         assert!(!share(action(false)).unwrap().applications[0].obeys_htaccess);
     }

@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn whatever_requests_can_lead_to_is_named() {
         let action = json!({
-            "share": ["/www$uri", "/hosts/$host$uri", "/sites/of-$host/x", "/one/file.html", "/two/"],
+            "share": ["/www$uri", "/hosts/$host$uri", "/sites/of-$host/x", "/one/file.html",
+                "/two/"],
             "basic_auth": {"users_file": "/passwords/users"},
             "error_pages": {"404": "/pages/404.html"},
             "fallback": {"share": "$header_root/file"},

@@ -118,7 +118,8 @@ fn paths_in_messages_are_paths_of_the_control_api() {
 
 #[test]
 fn messages_stay_one_short_line_whatever_the_document_holds() {
-    let odd = json!({"applications": {"a\nb": {"type": "php", "root": "/"}}, "routes": [{"action": {"pass": ""}}]});
+    let odd = json!({"applications": {"a\nb": {"type": "php", "root": "/"}},
+        "routes": [{"action": {"pass": ""}}]});
     for pass in ["applications/a\rb", "applications/other", "applications/a\nb/x\n"] {
         let mut document = odd.clone();
         document["routes"][0]["action"]["pass"] = json!(pass);
@@ -219,9 +220,8 @@ fn a_pass_with_variables_is_decided_per_request() {
 #[test]
 fn routes_may_pass_to_each_other_in_a_circle() {
     // As in Unit: rewriting may lead out of a loop; the server counts the passes of a request.
-    read(
-        json!({"routes": {"a": [{"action": {"pass": "routes/b"}}], "b": [{"action": {"pass": "routes/a"}}]}}),
-    );
+    read(json!({"routes": {"a": [{"action": {"pass": "routes/b"}}],
+            "b": [{"action": {"pass": "routes/a"}}]}}));
 }
 
 #[test]
@@ -307,7 +307,9 @@ fn fallbacks_nest_only_as_deep_as_the_text_may() {
 #[test]
 fn large_documents_are_read_in_proportion() {
     let steps: Vec<Value> = (0..20_000)
-        .map(|n| json!({"match": {"uri": format!("/{n}/*")}, "action": {"pass": format!("routes/r{n}")}}))
+        .map(|n| {
+            json!({"match": {"uri": format!("/{n}/*")}, "action": {"pass": format!("routes/r{n}")}})
+        })
         .collect();
     let mut routes = serde_json::Map::new();
     for n in 0..20_000 {
@@ -380,7 +382,8 @@ fn nearly_a_document() -> impl Strategy<Value = Value> {
         prop_oneof![
             1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             4 => prop::collection::vec((key.clone(), inner), 0..6).prop_map(|members| {
-                Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+                let members = members.into_iter().map(|(key, value)| (key.to_owned(), value));
+                Value::Object(members.collect())
             }),
         ]
     })

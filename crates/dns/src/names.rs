@@ -274,7 +274,8 @@ mod tests {
         let config = |names: &str| {
             let upstreams = format!(r#"{{"u": {{"servers": {{{names}}}}}}}"#);
             let text = format!(
-                r#"{{"listeners": {{}}, "upstreams": {upstreams}, "settings": {{"resolver": "127.0.0.1:1"}}}}"#
+                r#"{{"listeners": {{}}, "upstreams": {upstreams},
+                    "settings": {{"resolver": "127.0.0.1:1"}}}}"#
             );
             howdah_config::parse(text.as_bytes()).unwrap()
         };

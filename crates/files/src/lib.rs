@@ -191,7 +191,8 @@ impl Files {
             let found = self.inspect(share, &place, accept(), previous.as_deref(), now.wall);
             self.cache_result(&key, &found, now.monotonic);
             if !matches!(found, Found::Other(Finding::Missing(_))) {
-                // A copy that is compressed, a directory that cannot be read: the request is served.
+                // A copy that is compressed, a directory that cannot be read: the request is
+                // served.
                 let _ = self.opener.take_denied();
             }
             self.log_refusals(Some(request), now.monotonic);

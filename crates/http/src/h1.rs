@@ -3,9 +3,9 @@
 //! 1. Wait for a request head (`wait`, [`head`]). A waiting connection holds its socket and a
 //!    timer; the rest of its state is in a box that exists only while there is a request.
 //! 2. Read the head: request line and fields ([`head`]), target ([`target`](crate::target)), host
-//!    ([`authority`](crate::authority)), length of the body ([`body_length`](crate::body_length), [`chunked`](crate::chunked)). A head
-//!    that violates HTTP is refused ([`Refusal`], `refuse`) and the connection closed, since the
-//!    bytes after it cannot be trusted to be a request.
+//!    ([`authority`](crate::authority)), length of the body ([`body_length`](crate::body_length),
+//!    [`chunked`](crate::chunked)). A head that violates HTTP is refused ([`Refusal`], `refuse`)
+//!    and the connection closed, since the bytes after it cannot be trusted to be a request.
 //! 3. Let the [`Handler`] answer (`requests`). Meanwhile it may read the body, send interim
 //!    responses and learn that the client has disconnected (`carrier`).
 //! 4. Send the response (`respond`: `response_head`, `send_body`, `send_file`). Responses to

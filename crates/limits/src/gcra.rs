@@ -202,9 +202,11 @@ mod tests {
         /// However requests are spread, the number admitted in any time is the rate and the burst.
         #[test]
         fn no_more_is_admitted_than_rate_and_burst(
-            requests in 1u32..100_000, burst in 0u32..100, gaps in proptest::collection::vec(0u64..SECOND / 50, 1..400),
+            requests in 1u32..100_000, burst in 0u32..100,
+            gaps in proptest::collection::vec(0u64..SECOND / 50, 1..400),
         ) {
-            let (rate, mut due, mut now, mut admitted) = (Rate::new(requests, SECOND, burst), 0, SECOND, 0u64);
+            let (rate, mut due, mut now, mut admitted) =
+                (Rate::new(requests, SECOND, burst), 0, SECOND, 0u64);
             for gap in &gaps {
                 now += gap;
                 admitted += u64::from(conforms(&rate, &mut due, now));

@@ -71,7 +71,8 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
         tokio::select! {
             message = socket.receive() => match message? {
                 Some((ToMail::Deliver {
-                    number, application, user, route, is_to_file, has_file, has_authorities, counted,
+                    number, application, user, route, is_to_file, has_file, has_authorities,
+                    counted,
                 }, files)) => {
                     in_progress += 1;
                     shared.usage.borrow_mut().continue_from(&application, counted);
@@ -85,7 +86,8 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                             let file = if has_file { files.next() } else { None };
                             let authorities = files.next().filter(|_| has_authorities);
                             let submission = Submission {
-                                application, user, route, requests, answers, file, authorities, is_to_file,
+                                application, user, route, requests, answers, file, authorities,
+                                is_to_file,
                                 may_be_taken: false,
                             };
                             carry_out(submission, &shared).await;

@@ -149,7 +149,8 @@ impl Origin {
 
     /// Returns true while the worker script boots in a template.
     pub fn is_booting(&self) -> bool {
-        matches!(&self.kind, Kind::Template(template) if template.as_ref().is_none_or(|t| !t.has_booted))
+        let Kind::Template(template) = &self.kind else { return false };
+        template.as_ref().is_none_or(|template| !template.has_booted)
     }
 
     /// Returns the process id of the template, if one runs.

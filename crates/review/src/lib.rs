@@ -1,4 +1,5 @@
-//! Review of the `.htaccess` files of a site, for `serve` and `check`, and `howdah htaccess explain`.
+//! Review of the `.htaccess` files of a site, for `serve` and `check`, and `howdah htaccess
+//! explain`.
 //!
 //! The files belong to the owner of the site. They are read with the rights of the user that serves
 //! them, and the number of directories and the size of files that are looked at have limits.

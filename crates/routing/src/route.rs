@@ -244,7 +244,8 @@ impl<'s> Routing<'s> {
         self.snapshot.config.settings.http.log_route
     }
 
-    /// Continues with a target: of a route, with the action of the first step whose conditions hold.
+    /// Continues with a target: of a route, with the action of the first step whose conditions
+    /// hold.
     fn target(&self, target: &Target, request: &mut Request) -> Next<'s> {
         let name = match target {
             Target::Route(name) => name.as_deref().unwrap_or(""),

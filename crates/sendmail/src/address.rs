@@ -263,7 +263,8 @@ mod tests {
 
         #[test]
         fn an_address_with_a_name_is_the_address(
-            name in "[a-zA-Z ,<>()@]{0,20}", local in "[a-z0-9.+_-]{1,20}", domain in "[a-z0-9.-]{1,20}",
+            name in "[a-zA-Z ,<>()@]{0,20}", local in "[a-z0-9.+_-]{1,20}",
+            domain in "[a-z0-9.-]{1,20}",
         ) {
             let value = format!("\"{name}\" <{local}@{domain}>");
             prop_assert_eq!(addresses(&value).unwrap(), [format!("{local}@{domain}")]);

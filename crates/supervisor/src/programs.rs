@@ -149,7 +149,9 @@ fn check(run: &Run) -> Result<(), String> {
         && record.starts_with("_acme-challenge.")
         // A digest may begin with a dash.
         && fits(&format!("x{value}"), b"-_")
-        && values.all(|(name, value)| name.starts_with("CERTBOT_") && fits(&format!("x{value}"), b"-_."));
+        && values.all(|(name, value)| {
+            name.starts_with("CERTBOT_") && fits(&format!("x{value}"), b"-_.")
+        });
     if is_known {
         Ok(())
     } else {

@@ -1,6 +1,6 @@
 //! Looks at the files with tables of a document, and reads them if one has changed: a task of the
-//! processes of [`file_helpers`](crate::file_helpers), as a file may be on a network drive that does
-//! not answer.
+//! processes of [`file_helpers`](crate::file_helpers), as a file may be on a network drive that
+//! does not answer.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -99,8 +99,10 @@ mod tests {
             let table = Networks::new(networks.clone());
             for bits in 0..64 {
                 let wanted = number(address(bits));
-                let having = networks.iter().filter(|((first, last), _)| (*first..=*last).contains(&wanted));
-                let smallest = having.min_by_key(|((first, last), index)| (last - first, std::cmp::Reverse(*index)));
+                let having = networks.iter()
+                    .filter(|((first, last), _)| (*first..=*last).contains(&wanted));
+                let smallest = having
+                    .min_by_key(|((first, last), index)| (last - first, std::cmp::Reverse(*index)));
                 prop_assert_eq!(table.find(address(bits)), smallest.map(|(_, index)| index));
             }
         }

@@ -65,8 +65,7 @@ pub enum RequiredTexts<'p> {
 impl<'p> RequiredTexts<'p> {
     /// Returns the texts.
     pub fn texts(&self) -> impl Iterator<Item = &'p [u8]> + '_ {
-        let (RequiredTexts::Whole(texts) | RequiredTexts::Start(texts) | RequiredTexts::End(texts)) =
-            self;
+        let (Self::Whole(texts) | Self::Start(texts) | Self::End(texts)) = self;
         texts.iter().copied()
     }
 }

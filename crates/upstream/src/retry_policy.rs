@@ -141,11 +141,14 @@ mod tests {
         /// For any method of a client, a request that is still arriving is sent once, and, without
         /// settings, a body is.
         #[test]
-        fn no_method_makes_a_body_repeatable(method in proptest::collection::vec(any::<u8>(), 0..12)) {
+        fn no_method_makes_a_body_repeatable(
+            method in proptest::collection::vec(any::<u8>(), 0..12),
+        ) {
             let usual = Retry::default();
             let policy = RetryPolicy { retry: &usual, after_timeout: true };
             prop_assert!(!policy.may_repeat(&method, BodyKind::Stored));
-            let all = Retry { methods: Some(vec![String::from_utf8_lossy(&method).into_owned()]), ..usual.clone() };
+            let all = Retry { methods: Some(vec![String::from_utf8_lossy(&method).into_owned()]),
+                ..usual.clone() };
             let policy = RetryPolicy { retry: &all, after_timeout: true };
             prop_assert!(!policy.may_repeat(&method, BodyKind::Streamed));
         }

@@ -5,7 +5,8 @@
 //! supervisor's messages and never from the region.
 //!
 //! ```text
-//! head line      producer's tail │ consumers' head │ wake sequence, calling │ retire, closing, shed
+//! head line      producer's tail │ consumers' head
+//!                wake sequence, calling │ retire, closing, shed
 //! sleepers       one bit per worker: whether it sleeps
 //! entries        ring of slot numbers, twice as many as there are slots
 //! threads        per router thread: sleeping flag, then one dirty bit per slot

@@ -4,7 +4,8 @@
 //! cases. Strings end in a NUL, not counted in their length, so that C reads them in place.
 //!
 //! ```text
-//! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64 │ body length u64 │ queued µs u64
+//! flags u32 │ parameters u32 │ parameter bytes u32 │ request id u64
+//! body length u64 │ queued µs u64
 //! parameter: name length u32 │ value length u32 │ name NUL │ value NUL
 //! body bytes, if the body is inline
 //! ```

@@ -340,7 +340,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_composer_file_and_no_version_file_harm(text in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_composer_file_and_no_version_file_harm(
+        text in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
         let site = directory(&["public/index.php", "composer.json", "wp-includes/version.php"]);
         fs::write(site.path().join("composer.json"), &text).expect("written");
         prop_assert!(detect(site.path()).is_ok());

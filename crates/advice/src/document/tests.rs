@@ -56,7 +56,8 @@ fn a_document_in_order_gets_no_advice() {
             {"match": {"host": "[::1]", "method": ["GET", "!POST"]}, "action": {"return": 200}},
             {"match": {"uri": "!/x"}, "action": {"share": "/www/index.html"}},
             {"match": {"uri": "~^/a$host"}, "action": {"return": 404}},
-            {"match": {"uri": "*.php"}, "action": {"share": "/www$uri", "scripts": "applications/php/a"}},
+            {"match": {"uri": "*.php"},
+                "action": {"share": "/www$uri", "scripts": "applications/php/a"}},
             {"action": {"share": ["/www/$host$uri", "/www/$host/index.html"],
                         "index": ["index.html"],
                         "response_headers": {"X-A": "$host"},
@@ -366,7 +367,8 @@ fn a_script_that_is_restricted_without_the_paths_behind_it_is_named() {
     let files = advice(json!({
         "listeners": {"*:80": {"pass": "routes"}},
         "routes": [
-            {"match": {"uri": "*.php"}, "action": {"pass": "applications/php", "limit": {"rate": "1/s"}}},
+            {"match": {"uri": "*.php"},
+                "action": {"pass": "applications/php", "limit": {"rate": "1/s"}}},
             {"action": {"share": "/www$uri"}},
         ],
         "applications": {"php": {"type": "php", "root": "/www"}},
@@ -420,7 +422,8 @@ fn a_protected_path_without_those_below_it_is_named() {
     let on = |uri: Value, action: Value| {
         advice(json!({
             "listeners": {"*:80": {"pass": "routes"}},
-            "routes": [{"match": {"uri": uri}, "action": action}, {"action": {"share": "/www$uri"}}],
+            "routes": [{"match": {"uri": uri}, "action": action},
+                {"action": {"share": "/www$uri"}}],
         }))
     };
     let protected = |key: &str, value: Value| json!({"share": "/www$uri", key: value});

@@ -24,7 +24,10 @@ fn an_address_and_all_addresses_of_its_port_are_not_both_listened_on() {
 #[test]
 fn a_circle_of_routes_is_named_once() {
     let document = |routes| json!({"listeners": {"*:80": {"pass": "routes/a"}}, "routes": routes});
-    let pass = |name: &str| json!([{"match": {"uri": "/x"}, "action": {"pass": format!("routes/{name}")}}]);
+    let pass = |name: &str| {
+        json!([{"match": {"uri": "/x"},
+        "action": {"pass": format!("routes/{name}")}}])
+    };
     let fallback = json!([{"action": {"share": "/www$uri", "fallback": {"pass": "routes/a"}}}]);
     let circle = json!({"a": pass("b"), "b": pass("c"), "c": fallback});
     let found = advice(document(circle));
@@ -97,7 +100,8 @@ fn mistakes_of_form_are_answered_with_what_to_write() {
     let with = |listener: serde_json::Value, changes: serde_json::Value| {
         let mut application = php.clone();
         application.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-        let document = json!({"listeners": {"*:80": listener}, "applications": {"blog": application},
+        let document = json!({"listeners": {"*:80": listener},
+            "applications": {"blog": application},
                               "upstreams": {"u": {"servers": ["127.0.0.1:3000"]}}});
         let error = Config::from_value(document).unwrap_err();
         error.lines(ToString::to_string)

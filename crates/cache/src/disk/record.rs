@@ -264,7 +264,9 @@ mod tests {
             let is_whole = |bytes: &[u8]| {
                 let found = Prefix::decode(bytes);
                 let description = bytes.get(PREFIX..).unwrap_or_default();
-                found.is_some_and(|p| p.description == description.len() && p.is_of(bytes, description))
+                found.is_some_and(|prefix| {
+                    prefix.description == description.len() && prefix.is_of(bytes, description)
+                })
             };
             prop_assert!(is_whole(&bytes) && !is_whole(&bytes[..at]));
             bytes[at] ^= change;

@@ -199,7 +199,8 @@ proptest! {
         let mut end = 0;
         for segment in parse(page.as_bytes()).unwrap_or_default() {
             if let Segment::Text(range) = segment {
-                prop_assert!(end <= range.start && range.start < range.end && range.end <= page.len());
+                prop_assert!(end <= range.start && range.start < range.end);
+                prop_assert!(range.end <= page.len());
                 end = range.end;
             }
         }

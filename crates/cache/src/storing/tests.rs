@@ -179,7 +179,8 @@ proptest! {
     #[test]
     fn nothing_outweighs_a_prohibition(
         directives in prop::collection::vec(
-            prop::sample::select(vec!["public", "max-age=9", "s-maxage=9", "immutable", "x=\"private\""]), 0..5),
+            prop::sample::select(vec!["public", "max-age=9", "s-maxage=9", "immutable",
+                "x=\"private\""]), 0..5),
         prohibition in prop::sample::select(vec!["private", "no-store", "Private", "no-STORE"]),
         at in 0usize..5,
         status in prop::sample::select(vec![200u16, 301, 404, 500]),
@@ -192,7 +193,8 @@ proptest! {
 
     #[test]
     fn no_cookie_is_stored(
-        lines in prop::collection::vec(("(?i)[a-z-]{1,9}|set-cookie|cache-control", "[ -~]{0,20}"), 0..6),
+        lines in prop::collection::vec(
+            ("(?i)[a-z-]{1,9}|set-cookie|cache-control", "[ -~]{0,20}"), 0..6),
         ignores in any::<bool>(),
     ) {
         let settings = Cache {

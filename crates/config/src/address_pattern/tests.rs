@@ -126,7 +126,8 @@ fn other_forms_are_refused_with_the_reason() {
 proptest! {
     #[test]
     fn a_network_holds_what_shares_its_prefix(base: u32, other: u32, prefix in 0..=32_u32) {
-        let pattern = AddressPattern::parse(&format!("{}/{prefix}", Ipv4Addr::from(base))).expect("valid");
+        let pattern = AddressPattern::parse(&format!("{}/{prefix}", Ipv4Addr::from(base)))
+            .expect("valid");
         let same = prefix == 0 || base >> (32 - prefix) == other >> (32 - prefix);
         let address = SocketAddr::from((Ipv4Addr::from(other), 1));
         prop_assert_eq!(pattern.matches(Some(address)), same);

@@ -37,7 +37,8 @@ pub(super) fn expanded(document: &str, files: &[(&str, &str)]) -> Result<Expande
 const FILES: &[(&str, &str)] = &[
     (
         "/etc/h/conf.d/a.json",
-        r#"{"routes": {"a": [{"action": {"return": 200}}]}, "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}}}"#,
+        r#"{"routes": {"a": [{"action": {"return": 200}}]},
+            "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}}}"#,
     ),
     ("/etc/h/conf.d/b.json", "{\n\"routes\": {\n  \"b\": [\n{\"action\": {\"return\": 201}}]}}"),
     ("/etc/h/conf.d/.hidden.json", "x"),
@@ -50,7 +51,8 @@ const FILES: &[(&str, &str)] = &[
 fn members_of_files_are_added_in_the_order_of_names() {
     let document = r#"{
         "include": "conf.d/*.json",
-        "routes": {"main": [{"action": {"return": 1}}, {"include": ["steps.json"]}, {"action": {"return": 2}}]}
+        "routes": {"main": [{"action": {"return": 1}}, {"include": ["steps.json"]},
+            {"action": {"return": 2}}]}
     }"#;
     let Expanded { document, sources, .. } = expanded(document, FILES).unwrap();
     let mut plain = document.clone();
@@ -302,7 +304,8 @@ fn media_types_may_be_those_of_the_system() {
 #[test]
 fn names_of_the_user_are_no_includes() {
     for document in [
-        r#"{"routes": [{"match": {"arguments": {"include": "a.json"}}, "action": {"return": 200}}]}"#,
+        r#"{"routes": [{"match": {"arguments": {"include": "a.json"}},
+            "action": {"return": 200}}]}"#,
         r#"{"applications": {"include": {"type": "php", "root": "/www"}}}"#,
     ] {
         let found = expand(document.as_bytes(), Path::new("a"), &Memory::new(&[])).unwrap();
@@ -326,8 +329,11 @@ proptest! {
     }
 
     #[test]
-    fn each_part_of_a_document_is_found_in_its_text(names in prop::collection::btree_set("[a-z/%é\"]{0,5}", 1..5)) {
-        let value = Value::Object(names.iter().map(|name| (name.clone(), json!([1, {"x": name}]))).collect());
+    fn each_part_of_a_document_is_found_in_its_text(
+        names in prop::collection::btree_set("[a-z/%é\"]{0,5}", 1..5),
+    ) {
+        let part = |name: &String| (name.clone(), json!([1, {"x": name}]));
+        let value = Value::Object(names.iter().map(part).collect());
         for text in [value.to_string(), format!("{value:#}")] {
             for name in &names {
                 let steps = [name.clone(), "1".to_owned(), "x".to_owned()];

@@ -272,7 +272,9 @@ proptest! {
     }
 
     #[test]
-    fn strict_json_is_accepted_and_nothing_is_misread(text in r#"[\[\]{}:,"\\ntrue0-9.eE+\-/* \n]{0,24}"#) {
+    fn strict_json_is_accepted_and_nothing_is_misread(
+        text in r#"[\[\]{}:,"\\ntrue0-9.eE+\-/* \n]{0,24}"#,
+    ) {
         if let Ok(strict) = serde_json::from_str::<Value>(&text) {
             match parse(text.as_bytes()) {
                 Ok(value) => prop_assert!(same(&value, &strict)),

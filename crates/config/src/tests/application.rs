@@ -22,10 +22,13 @@ fn an_application_has_defaults() {
 fn an_application_takes_all_its_keys() {
     let site = read_application(json!({
         "type": "php 8.2",
-        "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php", "prefix": "/a/"}},
-        "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}},
+        "targets": {"z": {"root": "/z", "script": "/front.php"},
+            "a": {"root": "/a", "index": "i.php", "prefix": "/a/"}},
+        "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"},
+            "user": {"display_errors": "0"}},
         "processes": {"max": 10, "spare": 5, "idle_timeout": 20},
-        "limits": {"timeout": 10, "requests": 1000, "queue": 50, "queue_timeout": 2, "slow": 5, "slow_log": "/var/log/slow.log"},
+        "limits": {"timeout": 10, "requests": 1000, "queue": 50, "queue_timeout": 2, "slow": 5,
+            "slow_log": "/var/log/slow.log"},
         "environment": {"B": "2", "A": ""},
         "user": "www-data", "group": "www-data", "working_directory": "/www",
         "script_directories": ["/www//blog/", "!/www/blog/uploads"],

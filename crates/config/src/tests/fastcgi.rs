@@ -25,7 +25,8 @@ fn everything_can_be_said() {
         "targets": {"direct": {"root": "/www"}, "front": {"root": "/www", "script": "index.php"}},
         "params": {"APP_ENV": "$host", "PHP_VALUE": "memory_limit=64M"},
         "limits": {"connections": 4, "queue": 10, "queue_timeout": 5},
-        "keepalive": 2, "timeouts": {"connect": 1, "send": 2, "first_byte": 3, "read": 4, "idle": 5},
+        "keepalive": 2,
+        "timeouts": {"connect": 1, "send": 2, "first_byte": 3, "read": 4, "idle": 5},
     })));
     let [site] = config.fastcgi.as_slice() else { panic!("{config:?}") };
     assert_eq!(site.servers, Servers::Upstream("fpm".to_owned()));

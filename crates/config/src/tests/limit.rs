@@ -15,7 +15,8 @@ fn refused(limit: Value) -> String {
 fn every_key_of_a_limit_is_read() {
     let all = rules(json!([
         {
-            "zone": "a.b-c", "key": "$host", "rate": "60/m", "burst": 5, "delay": 2, "concurrency": 3, "processes": 2,
+            "zone": "a.b-c", "key": "$host", "rate": "60/m", "burst": 5, "delay": 2,
+            "concurrency": 3, "processes": 2,
             "keys": 1000, "status": 503, "announce": true, "dry_run": true,
             "penalty": {"after": 2, "time": 10, "max_time": 20, "close_after": 9},
             "match": {"method": "POST"}, "except": ["10.0.0.0/8", {"headers": {"X-Key": "1"}}],
@@ -138,7 +139,10 @@ fn broken_limits_are_refused_with_their_path_and_a_hint() {
 
 #[test]
 fn connections_are_counted_before_there_is_a_request() {
-    let document = |limit: Value| json!({"listeners": {"*:80": {"pass": "routes", "limit": limit}}, "routes": []});
+    let document = |limit: Value| {
+        json!({"listeners": {"*:80": {"pass": "routes", "limit": limit}},
+        "routes": []})
+    };
     let config = read(document(json!([
         {"connections": 5, "except": "10.0.0.1"}, {"bandwidth": {"rate": 2, "after": 1}},
     ])));

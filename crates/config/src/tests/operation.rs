@@ -223,7 +223,8 @@ fn compression_has_types_and_compressors() {
 fn isolation_is_read() {
     let isolation = read_application(json!({"type": "php", "root": "/", "isolation": {
         "namespaces": {"pid": true, "credential": true}, "rootfs": "/srv/root",
-        "automount": {"procfs": false}, "new_privs": false, "cgroup": {"path": "site/a", "cpu_weight": 50, "io_weight": 10000},
+        "automount": {"procfs": false}, "new_privs": false,
+        "cgroup": {"path": "site/a", "cpu_weight": 50, "io_weight": 10000},
         "uidmap": [{"container": 0, "host": 1000, "size": 1}], "gidmap": [],
     }}))
     .isolation;

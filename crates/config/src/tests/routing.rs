@@ -25,7 +25,8 @@ type Field<'a> = (&'a [u8], &'a [u8]);
 #[test]
 fn every_condition_is_read() {
     let all = conditions(json!({
-        "method": ["get", "HEAD"], "scheme": "HTTPS", "host": "*.example.com", "source": "10.0.0.0/8",
+        "method": ["get", "HEAD"], "scheme": "HTTPS", "host": "*.example.com",
+        "source": "10.0.0.0/8",
         "destination": ["*:443", "!unix"], "uri": "/a", "query": "a=b+c", "arguments": {"a": "b"},
         "headers": [{"X-A": "1"}], "cookies": {"sid": "*"}, "if": "!$arg_x",
     }));
@@ -240,7 +241,8 @@ fn an_upstream_has_servers_with_weights() {
 #[test]
 fn trusted_proxies_have_a_source_and_a_field() {
     let config = read(listener(json!({
-        "forwarded": {"client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto", "source": ["10.0.0.1"], "recursive": true},
+        "forwarded": {"client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto",
+            "source": ["10.0.0.1"], "recursive": true},
         "client_ip": {"header": "X-Real-IP", "source": []},
     })));
     let [listener_read] = config.listeners.as_slice() else { panic!("one listener") };

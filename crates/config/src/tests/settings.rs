@@ -33,9 +33,12 @@ fn requests_are_read_strictly_unless_the_document_or_the_command_line_says_other
 fn settings_are_read() {
     let config = read(json!({"settings": {"listen_threads": 2, "http": {
         "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 0,
-        "large_header_buffer_size": 4096, "large_header_buffers": 2, "max_header_fields": 50, "min_rate": 0, "min_rate_grace": 5,
-        "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp", "response_temp_size": 1,
-        "discard_unsafe_fields": false, "strict_requests": false, "log_route": true, "server_version": false, "chunked_transform": true,
+        "large_header_buffer_size": 4096, "large_header_buffers": 2, "max_header_fields": 50,
+        "min_rate": 0, "min_rate_grace": 5,
+        "body_buffer_size": 0, "max_body_size": 0, "body_temp_path": "/tmp",
+        "response_temp_size": 1,
+        "discard_unsafe_fields": false, "strict_requests": false, "log_route": true,
+        "server_version": false, "chunked_transform": true,
         "static": {"mime_types": {"text/x-code": [".c", ".h"], "text/plain": "README"}},
     }}}));
     let http = config.settings.http;

@@ -36,9 +36,10 @@ fn a_share_takes_lists_types_limits_and_a_fallback() {
     assert_eq!((share.paths.len(), share.index.len()), (2, 2));
     assert!(share.symlinks == Symlinks::None && !share.traverse_mounts);
     assert!(share.types.expect("types").matches(b"image/png"));
-    assert!(
-        matches!(share.scripts, Some(Pass::Fixed(Target::Application { target: Some(name), .. })) if name == "direct")
-    );
+    let Some(Pass::Fixed(Target::Application { target: Some(name), .. })) = share.scripts else {
+        panic!("{:?}", share.scripts);
+    };
+    assert_eq!(name, "direct");
     let Some(ActionKind::Share(fallback)) = share.fallback.map(|action| action.kind) else {
         panic!("a share")
     };

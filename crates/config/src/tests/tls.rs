@@ -94,7 +94,8 @@ fn commands_of_openssl_are_carried_out_where_there_is_something_to_carry_out() {
     let options = commands(json!({"Options": "ServerPreference,-SessionTicket,-Compression"}));
     assert!(options.server_preference && !options.tickets);
     let session = json!({"tickets": true});
-    let off = json!({"certificate": "a", "session": session, "conf_commands": {"options": "-SessionTicket"}});
+    let off = json!({"certificate": "a", "session": session,
+        "conf_commands": {"options": "-SessionTicket"}});
     assert_eq!(tls(off).session.tickets, Tickets::Off);
 }
 

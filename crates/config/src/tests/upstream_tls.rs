@@ -77,7 +77,10 @@ fn the_proxy_protocol_is_for_connections_of_one_client() {
         let line = refusal(upstream(value));
         assert!(line.contains(message), "{line}");
     }
-    let listener = |value: Value| json!({"listeners": {"*:80": {"pass": "routes", "proxy_protocol": value}}, "routes": []});
+    let listener = |value: Value| {
+        json!({"listeners": {"*:80": {"pass": "routes",
+        "proxy_protocol": value}}, "routes": []})
+    };
     let config = read(listener(json!({"source": "10.0.0.0/8"})));
     let balancers = config.listeners[0].proxy_protocol.as_ref().unwrap();
     assert!(balancers.matches(Some(([10, 1, 1, 1], 5).into())) && !balancers.matches(None));

@@ -189,12 +189,17 @@ proptest! {
     }
 
     #[test]
-    fn written_tags_are_read_back(tags in prop::collection::vec((any::<bool>(), "[!#-~]{0,8}"), 0..6)) {
+    fn written_tags_are_read_back(
+        tags in prop::collection::vec((any::<bool>(), "[!#-~]{0,8}"), 0..6),
+    ) {
         let list: Vec<String> = tags.iter()
             .map(|(weak, tag)| format!("{}\"{tag}\"", if *weak { "W/" } else { "" })).collect();
         let list = list.join(" , ");
         let read: Vec<(bool, String)> = parse_entity_tags(list.as_bytes())
-            .map(|tag| (tag.weak, String::from_utf8_lossy(&tag.opaque[1..tag.opaque.len() - 1]).into_owned()))
+            .map(|tag| {
+                let opaque = &tag.opaque[1..tag.opaque.len() - 1];
+                (tag.weak, String::from_utf8_lossy(opaque).into_owned())
+            })
             .collect();
         prop_assert_eq!(read, tags);
     }

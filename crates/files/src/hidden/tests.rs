@@ -135,7 +135,8 @@ proptest! {
     ) {
         let mut name = before;
         name.push(b'.');
-        name.extend(b"php".iter().zip(upper).map(|(b, up)| if up { b.to_ascii_uppercase() } else { *b }));
+        let letter = |(byte, up): (&u8, bool)| if up { byte.to_ascii_uppercase() } else { *byte };
+        name.extend(b"php".iter().zip(upper).map(letter));
         name.extend_from_slice(after.as_bytes());
         prop_assert!(is_php_source(&name));
     }

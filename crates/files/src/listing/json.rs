@@ -43,7 +43,8 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&format(&entries)).unwrap();
         let expected = json!([
             {"name": "a", "type": "directory", "mtime": "Thu, 01 Jan 1970 00:00:00 GMT"},
-            {"name": "b\".txt", "type": "file", "mtime": "Sun, 09 Sep 2001 01:46:40 GMT", "size": 3},
+            {"name": "b\".txt", "type": "file", "mtime": "Sun, 09 Sep 2001 01:46:40 GMT",
+                "size": 3},
         ]);
         assert_eq!(value, expected);
         assert_eq!(format(&[]), "[\r\n]\r\n");

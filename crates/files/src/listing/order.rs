@@ -144,7 +144,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_is_total(
-            names in prop::collection::vec(prop::collection::vec(prop::sample::select(&b"aA0019-\xff"[..]), 0..6), 3),
+            names in prop::collection::vec(
+                prop::collection::vec(prop::sample::select(&b"aA0019-\xff"[..]), 0..6), 3),
         ) {
             let [a, b, c] = [&names[0], &names[1], &names[2]];
             prop_assert_eq!(natural(a, b), natural(b, a).reverse());

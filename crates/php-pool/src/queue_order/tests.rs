@@ -174,7 +174,8 @@ proptest! {
     /// meanwhile.
     #[test]
     fn no_request_is_lost_or_served_twice(
-        steps in proptest::collection::vec((0u64..6, 0u64..5, proptest::option::of(1u32..3)), 1..300),
+        steps in proptest::collection::vec(
+            (0u64..6, 0u64..5, proptest::option::of(1u32..3)), 1..300),
     ) {
         let mut list = WaitingList::default();
         let (mut waiting, mut running) = (Vec::<Request>::new(), Vec::<Request>::new());
@@ -201,7 +202,8 @@ proptest! {
             }
             prop_assert_eq!(list.len(), waiting.len());
             for key in 3..5 {
-                let count = running.iter().filter(|r| r.flow.key == key && r.flow.max_running.is_some());
+                let count = running.iter()
+                    .filter(|r| r.flow.key == key && r.flow.max_running.is_some());
                 prop_assert!(count.count() <= key as usize - 2);
             }
         }

@@ -1,4 +1,5 @@
-//! The request that the server itself makes of a client's: for a page, a part of a page, or a check.
+//! The request that the server itself makes of a client's: for a page, a part of a page, or a
+//! check.
 
 use bytes::Bytes;
 use howdah_http::message::Request;

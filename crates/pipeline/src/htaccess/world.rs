@@ -118,7 +118,8 @@ impl SiteWorld<'_, '_> {
         let (Some(known), Some(path)) = (&self.known, head::path_of(self.request)) else { return };
         let is_file = matches!(
             known.look_up(path),
-            WatchedEntry::Entry(found) if !found.is_link && found.kind == howdah_files::FileKind::File
+            WatchedEntry::Entry(found)
+                if !found.is_link && found.kind == howdah_files::FileKind::File
         );
         let is_known = |(directory, _): &Seen| {
             self.location(directory).is_some_and(|place| known.value(place.path).is_some())

@@ -62,7 +62,8 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
         },
         "caches": {
             "a": {
-                "entries": 1, "bytes": 2, "memory": 3, "hits": 4, "stale": 5, "collapsed": 6, "misses": 7,
+                "entries": 1, "bytes": 2, "memory": 3, "hits": 4, "stale": 5, "collapsed": 6,
+                "misses": 7,
                 "bypassed": 8, "revalidated": 9, "stored": 10, "refused": 11, "purges": 12,
                 "disk_entries": 13, "disk_bytes": 14, "disk_size": 15, "disk_ready": 1,
                 "disk_reads": 16, "disk_errors": 17

@@ -331,7 +331,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_yescrypt_hash_takes_the_checker_down(
-            parameters in "j[./0-9A-Z]{1,8}", salt in "[./0-9A-Za-z$]{0,9}", hash in "[./0-9A-Za-z]{43}",
+            parameters in "j[./0-9A-Z]{1,8}", salt in "[./0-9A-Za-z$]{0,9}",
+            hash in "[./0-9A-Za-z]{43}",
         ) {
             if let Some(hash) = Hash::parse(format!("$y${parameters}${salt}${hash}").as_bytes()) {
                 hash.accepts(b"open sesame");

@@ -171,7 +171,8 @@ fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
             {"match": {"uri": "/new", "arguments": {"arg": "val"}}, "action": {"return": 200}},
             {"match": {"uri": ""}, "action": {"return": 201}},
             {"match": {"uri": "/nothing"}, "action": {"rewrite": "", "pass": "routes"}},
-            {"match": {"uri": "/same"}, "action": {"rewrite": "/x$uri", "return": 301, "location": "$uri"}},
+            {"match": {"uri": "/same"},
+                "action": {"rewrite": "/x$uri", "return": 301, "location": "$uri"}},
             {"match": {"uri": "/bad"}, "action": {"rewrite": "$arg_x", "return": 200}},
             {"match": {"uri": "/circle*"}, "action": {"rewrite": "${uri}x", "pass": "routes"}}]"#,
     );
@@ -268,7 +269,8 @@ fn addresses_are_allowed_and_denied() {
     let routes = |access: &str| {
         Routes::new(&format!(
             r#"[{{"match": {{"uri": "/a"}}, "action": {{"return": 204, {access}}}}},
-                {{"action": {{{access}, "share": "/nowhere$uri", "fallback": {{"return": 205}}}}}}]"#
+                {{"action": {{{access}, "share": "/nowhere$uri",
+                    "fallback": {{"return": 205}}}}}}]"#
         ))
     };
     for (access, allowed) in [
@@ -347,7 +349,8 @@ fn the_page_of_the_nearest_action_is_the_first() {
 #[test]
 fn a_redirect_keeps_the_query_if_it_is_told_to() {
     let routes = Routes::new(
-        r#"[{"match": {"uri": "/a"}, "action": {"return": 301, "location": "/b", "keep_query": true}},
+        r#"[{"match": {"uri": "/a"},
+            "action": {"return": 301, "location": "/b", "keep_query": true}},
             {"action": {"return": 301, "location": "$uri?x", "keep_query": true}}]"#,
     );
     assert_eq!(routes.answer("/a?q=%20"), (301, Some("/b?q=%20".to_owned())));
@@ -358,7 +361,8 @@ fn a_redirect_keeps_the_query_if_it_is_told_to() {
 #[test]
 fn a_text_is_sent_in_place_of_no_body_and_of_a_page() {
     let routes = Routes::new(
-        r#"[{"match": {"uri": "/busy"}, "action": {"return": 503, "location": "/x", "body": "later"}},
+        r#"[{"match": {"uri": "/busy"},
+            "action": {"return": 503, "location": "/x", "body": "later"}},
             {"action": {"return": 200, "body": "<$arg_a>\n"}}]"#,
     );
     for (target, expected) in [

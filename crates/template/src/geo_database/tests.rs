@@ -72,7 +72,9 @@ proptest! {
         }
         if let Ok(content) = GeoContent::read(bytes, STAMP) {
             for address in [IpAddr::from([192, 0, 2, 1]), IpAddr::from(address.to_be_bytes())] {
-                for path in ["country.iso_code", "subdivisions.0.iso_code", "country", "location.offset"] {
+                let paths =
+                    ["country.iso_code", "subdivisions.0.iso_code", "country", "location.offset"];
+                for path in paths {
                     let _ = content.find(address, &GeoPath::parse(path).unwrap());
                 }
             }

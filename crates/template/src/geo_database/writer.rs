@@ -39,8 +39,10 @@ pub fn write(networks: &[(&str, Value)]) -> Vec<u8> {
     out.extend_from_slice(&data);
     out.extend_from_slice(b"\xab\xcd\xefMaxMind.com");
     let metadata = json!({
-        "binary_format_major_version": 2, "binary_format_minor_version": 0, "build_epoch": 1_u64 << 33,
-        "database_type": "Test", "description": {"en": "A test"}, "ip_version": 4, "languages": ["en"],
+        "binary_format_major_version": 2, "binary_format_minor_version": 0,
+        "build_epoch": 1_u64 << 33,
+        "database_type": "Test", "description": {"en": "A test"}, "ip_version": 4,
+        "languages": ["en"],
         "node_count": nodes.len(), "record_size": 24,
     });
     put(&metadata, &mut out);

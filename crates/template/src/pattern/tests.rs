@@ -151,13 +151,16 @@ proptest! {
     #[test]
     fn stars_mean_what_backtracking_finds(text in "(\\*?[ab]){0,5}\\*?", bytes in "[abAB]{0,14}") {
         let sensitive = pattern(&text, Subject::Cookie).matches(bytes.as_bytes());
-        prop_assert_eq!(sensitive, naive(text.as_bytes(), bytes.as_bytes()), "{} {}", &text, &bytes);
+        let expected = naive(text.as_bytes(), bytes.as_bytes());
+        prop_assert_eq!(sensitive, expected, "{} {}", &text, &bytes);
         let any_case = pattern(&text, Subject::Header).matches(bytes.as_bytes());
         prop_assert_eq!(any_case, naive(text.as_bytes(), bytes.to_ascii_lowercase().as_bytes()));
     }
 
     #[test]
-    fn no_pattern_and_no_bytes_make_it_panic(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn no_pattern_and_no_bytes_make_it_panic(
+        text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
         for subject in [Subject::Uri, Subject::Header, Subject::Query] {
             if let Ok(pattern) = Pattern::parse(&text, subject) {
                 pattern.matches(&bytes);

@@ -37,7 +37,8 @@ fn a_bypass_for_the_script_of_all_pages_is_named() {
 #[test]
 fn a_time_of_files_that_pages_would_have_is_named() {
     let of = |list: Value, expires: Value| {
-        let action = json!({"share": "/www$uri", "try": list, "scripts": "applications/php", "expires": expires});
+        let action = json!({"share": "/www$uri", "try": list, "scripts": "applications/php",
+            "expires": expires});
         advice(json!({
             "listeners": {"*:80": {"pass": "routes"}},
             "routes": [{"match": {"uri": "~\\.(css|xml)$"}, "action": action}],

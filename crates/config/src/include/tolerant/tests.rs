@@ -50,8 +50,10 @@ const SITES: &str = r#"{
 
 const A: &str = r#"{"routes": {"a": [{"action": {"return": 201}}]}}"#;
 const B: &str = r#"{"routes": {"b": [{"action": {"return": 202}}]}}"#;
-const C: &str = r#"{"routes": {"c": [{"action": {"return": 203}}]}, "upstreams": {"c": {"servers": {"127.0.0.1:1": {}}}}}"#;
-const STEPS: &str = r#"[{"match": {"host": "s"}, "action": {"return": 204}}, {"match": {"host": "t"}, "action": {"return": 205}}]"#;
+const C: &str = r#"{"routes": {"c": [{"action": {"return": 203}}]},
+    "upstreams": {"c": {"servers": {"127.0.0.1:1": {}}}}}"#;
+const STEPS: &str = r#"[{"match": {"host": "s"}, "action": {"return": 204}},
+    {"match": {"host": "t"}, "action": {"return": 205}}]"#;
 
 fn good() -> [(&'static str, &'static str); 4] {
     [
@@ -160,7 +162,8 @@ fn a_former_content_that_contradicts_the_document_is_left_out_as_well() {
 #[test]
 fn a_table_that_cannot_be_used_keeps_its_content_or_leaves_out_the_file_that_names_it() {
     let main = r#"{"include": "a.json", "listeners": {"*:80": {"pass": "routes/a"}}}"#;
-    let a = r#"{"variables": {"v": {"map": "$host", "values": "t.json"}}, "routes": {"a": [{"match": {"if": "$v"}, "action": {"return": 200}}]}}"#;
+    let a = r#"{"variables": {"v": {"map": "$host", "values": "t.json"}},
+        "routes": {"a": [{"match": {"if": "$v"}, "action": {"return": 200}}]}}"#;
     let with = |table: &'static str| [("/etc/h/a.json", a), ("/etc/h/t.json", table)];
     let former = tolerant(main, &with(r#"{"x": "1"}"#), None).unwrap().document;
     let kept = tolerant(main, &with("{"), Some(&former)).unwrap();
@@ -188,7 +191,8 @@ proptest! {
                 Just(r#"{"include": "a.json", "routes": {"z": []}}"#.to_owned()),
             ], 8),
     ) {
-        let names = ["/etc/h/conf.d/a.json", "/etc/h/conf.d/b.json", "/etc/h/c.json", "/etc/h/steps.json"];
+        let names = ["/etc/h/conf.d/a.json", "/etc/h/conf.d/b.json", "/etc/h/c.json",
+            "/etc/h/steps.json"];
         let files = |texts: &[String]| {
             Memory(names.iter().map(PathBuf::from).zip(texts.to_owned()).collect())
         };

@@ -81,7 +81,8 @@ proptest! {
             prop_assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | b'#' | 0x7f)));
             // Upstream servers read the same host.
             let sent_on = head.fields.get("host").unwrap_or_default();
-            let read = authority::host(sent_on, false).map(|range| sent_on[range].to_ascii_lowercase());
+            let read = authority::host(sent_on, false)
+                .map(|range| sent_on[range].to_ascii_lowercase());
             let expected = authority::encoded(&head.host).to_ascii_lowercase();
             prop_assert_eq!(read, Some(expected));
         }

@@ -140,7 +140,8 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
         1 => Just("Content-Length:\r\n"), 1 => Just("Content-Length : 5\r\n"),
         1 => Just("Transfer-Encoding: gzip, chunked\r\n"), 1 => Just("Transfer-Encoding: x\r\n"),
         1 => Just("Transfer-Encoding:chunked\t\r\n"), 1 => Just("Transfer-Encoding: CHUNKED\r\n"),
-        2 => Just("X: y\r\n"), 1 => Just(" folded\r\n"), 1 => Just("X: y\n"), 1 => Just("X: \0\r\n"),
+        2 => Just("X: y\r\n"), 1 => Just(" folded\r\n"), 1 => Just("X: y\n"),
+        1 => Just("X: \0\r\n"),
         1 => Just("Connection: close\r\n"), 1 => Just("X\r\n"), 1 => Just(": x\r\n"),
         1 => Just("Host: b\r\n"), 1 => Just("Expect: 100-continue\r\n"),
     ];

@@ -86,7 +86,8 @@ fn huge_and_many_ranges_are_harmless() {
 proptest! {
     #[test]
     fn parts_lie_within_the_length_and_never_overlap(
-        specs in prop::collection::vec((any::<u16>(), prop::option::of(any::<u16>()), any::<bool>()), 1..20),
+        specs in prop::collection::vec(
+            (any::<u16>(), prop::option::of(any::<u16>()), any::<bool>()), 1..20),
         length in 0u64..70_000,
     ) {
         let list: Vec<String> = specs.iter().map(|(a, b, suffix)| match (suffix, b) {
@@ -122,7 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_the_parser_fail(value in prop::collection::vec(any::<u8>(), 0..80), length in any::<u64>()) {
+    fn no_value_makes_the_parser_fail(
+        value in prop::collection::vec(any::<u8>(), 0..80), length in any::<u64>(),
+    ) {
         if let Ranges::Parts(parts) = parse_range(&[b"bytes=", &value[..]].concat(), length) {
             prop_assert!(!parts.is_empty() && parts.len() <= MAX_RANGES);
             prop_assert!(parts.iter().all(|p| p.start < p.end && p.end <= length));

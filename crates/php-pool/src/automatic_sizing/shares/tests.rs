@@ -157,7 +157,8 @@ proptest! {
     ) {
         let (room, needs) = (room * MIB, needs(&claims));
         let (granted, left) = grant(&needs, room);
-        let unconditional = needs.iter().zip(&granted).map(|(need, bytes)| if need.is_automatic { need.cost.min(*bytes) } else { *bytes });
+        let unconditional = needs.iter().zip(&granted)
+            .map(|(need, bytes)| if need.is_automatic { need.cost.min(*bytes) } else { *bytes });
         let unconditional: u64 = unconditional.sum();
         let sum: u64 = granted.iter().sum();
         prop_assert!(sum <= room.max(unconditional), "{sum} of {room}");
@@ -216,7 +217,8 @@ proptest! {
         let claims: Vec<_> = values.into_iter().map(|value| {
             let (is_automatic, cost, max_worker_bytes, workers, private, demand, max_bytes) = value;
             let cost = Some(cost).filter(|cost| cost % 2 == 0);
-            MemoryClaim { is_automatic, cost, max_worker_bytes, workers, private, demand, max_bytes }
+            MemoryClaim { is_automatic, cost, max_worker_bytes, workers, private, demand,
+                max_bytes }
         }).collect();
         prop_assert_eq!(divide(&claims, total, available).shares.len(), claims.len());
     }

@@ -37,8 +37,8 @@ impl Pools {
     }
 
     /// Ends the prototype if there has been no worker and no request for
-    /// [`unload_timeout`](howdah_php_pool::worker_count::PoolLimits::unload_timeout). Returns the time at
-    /// which that is due; `None` if the application is in use.
+    /// [`unload_timeout`](howdah_php_pool::worker_count::PoolLimits::unload_timeout). Returns the
+    /// time at which that is due; `None` if the application is in use.
     pub(super) fn unload_if_unused(
         &mut self,
         app: &mut PooledApplication,

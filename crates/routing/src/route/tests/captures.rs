@@ -79,7 +79,8 @@ fn a_share_finds_files_by_captures_and_hardening_19_none_outside() {
 #[test]
 fn captures_are_those_of_the_step_that_names_them() {
     let routes = Routes::new(
-        r#"{"main": [{"match": {"uri": "~^/(?P<to>[a-z]+)/(.*)$"}, "action": {"pass": "routes/$to"}}],
+        r#"{"main": [{"match": {"uri": "~^/(?P<to>[a-z]+)/(.*)$"},
+            "action": {"pass": "routes/$to"}}],
             "a": [{"match": {"uri": "~/(x)$"}, "action": {"return": 301, "location": "/$1"}},
                   {"action": {"return": 204}}],
             "b": [{"match": {"uri": ["/b/plain", "~^/b/(y)"]},

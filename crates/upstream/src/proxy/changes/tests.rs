@@ -22,7 +22,8 @@ fn changes(upstream: serde_json::Value, action: serde_json::Value) -> HeadChange
 fn fields_of_the_action_follow_those_of_the_upstream() {
     let found = changes(
         serde_json::json!({"headers": {"A": "1", "B": "2"}, "host": "upstream.example"}),
-        serde_json::json!({"request_headers": {"b": null, "C": "$method", "host": "action.example"}}),
+        serde_json::json!({"request_headers": {"b": null, "C": "$method",
+            "host": "action.example"}}),
     );
     assert_eq!(found.host.as_deref(), Some(&b"action.example"[..]));
     assert_eq!(found.set, [("A".to_owned(), b"1".to_vec()), ("C".to_owned(), b"GET".to_vec())]);
