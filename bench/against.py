@@ -1,4 +1,4 @@
-"""`--against URL`: one server that somebody else runs. Only what the client sees can be told."""
+"""`--against URL`: one server that is already running. Only measurements of the client are possible."""
 
 import subprocess
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What stands behind servers that pass requests on: an nginx with the files, PHP-FPM, and one that
+"""The servers behind those that pass requests on: an nginx with the files, PHP-FPM, and one that
 agrees to WebSockets. All servers of a setup share them, so their processor time is in no server's figure.
 """
 
@@ -36,7 +36,7 @@ class Behind:
         pool = fpm_pool(self.fpm, setup.workers, setup.backlog)
         origin = nginx_configuration(directory, ORIGIN.format(port=self.origin, root=root))
         try:
-            # With all its processes: what is not known by then is taken for a stranger.
+            # With all its processes: unknown ones are taken for strangers later.
             self.run("php-fpm", fpm.command(directory, pool, ini, "error"),
                      lambda: Path(self.fpm).exists() and len(self.pids()) > setup.workers)
             self.run("origin", nginx.command(directory, origin, "origin"),

@@ -1,4 +1,4 @@
-"""The programs that make the load: their command lines, and how to read what they print.
+"""The programs that make the load: their command lines, and the reading of their output.
 
 Every reader returns the same: requests answered, seconds, p50 and p99 in seconds (none where the
 program does not say), answers other than 2xx, errors of sockets, and requests that got no answer in time.
@@ -13,7 +13,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Unreadable(Exception):
-    """What a client printed is not what it should have been; most often it could not connect."""
+    """The output of a client is invalid; most often it could not connect."""
 
 
 def outcome(requests, seconds, p50=None, p99=None, non_2xx=0, errors=0, timeouts=0):
@@ -50,7 +50,7 @@ def wrk(url, workload, seconds, threads, _directory):
 
 
 def read_wrk(text, _directory=None):
-    """What wrk prints. Requests that are never answered appear nowhere in it."""
+    """The output of wrk. Requests that are never answered appear nowhere in it."""
     found = re.search(r"^\s*(\d+) requests in ([0-9.]+[a-z]+),", text, re.MULTILINE)
     if not found:
         raise Unreadable(text[-600:])
@@ -72,7 +72,7 @@ def ab(url, workload, seconds, _threads, directory):
 
 
 def read_ab(text, directory=None):
-    """What ab prints; its percentiles are whole milliseconds there and finer in the file.
+    """The output of ab; its percentiles are whole milliseconds there and finer in the file.
 
     It counts an answer of another length as failed; for pages that differ each time that is no failure.
     """
@@ -99,7 +99,7 @@ def handshakes(url, workload, seconds, threads, _directory):
 
 
 def read_handshakes(text, _directory=None):
-    """What several ab print, summed up."""
+    """The output of several ab, summed up."""
     parts = text.split("Concurrency Level:")[1:]
     found = [read_ab(part) for part in parts]
     if not found:
@@ -120,7 +120,7 @@ def h2load(url, workload, _seconds, _threads, _directory):
 
 
 def read_h2load(text, _directory=None):
-    """What h2load prints; of latencies it knows only the mean."""
+    """The output of h2load; of latencies it knows only the mean."""
     seconds = re.search(r"^finished in ([0-9.]+[a-z]+),", text, re.MULTILINE)
     counts = re.search(r"^requests: (\d+) total, \d+ started, (\d+) done, (\d+) succeeded, (\d+) failed, "
                        r"(\d+) errored, (\d+) timeout", text, re.MULTILINE)
@@ -130,7 +130,7 @@ def read_h2load(text, _directory=None):
     statuses = re.search(r"^status codes: (\d+) 2xx", text, re.MULTILINE)
     answered = done - errored - timeouts
     bad = max(answered - int(statuses.group(1)), 0) if statuses else 0
-    # "failed" holds what was answered with an error as well as what was not answered.
+    # "failed" counts errors and requests without an answer.
     return outcome(answered, time_of(seconds.group(1)), None, None, bad, max(failed - bad - timeouts, 0), timeouts)
 
 
@@ -183,7 +183,7 @@ STORM_AHEAD = 0.5
 
 
 def storm(url, workload, seconds, _threads, directory):
-    """wrk for one address, while another wrk asks for an address each time that nobody has asked for before."""
+    """wrk for one address, while another wrk asks for a new address each time."""
     script = directory / "new.lua"
     script.write_text(NEW_ADDRESSES)
     # Ends after the measured one.
@@ -195,7 +195,7 @@ def storm(url, workload, seconds, _threads, directory):
 
 
 def read_storm(text, directory=None):
-    """What the measured wrk prints, with the rate of the others and their failures."""
+    """The output of the measured wrk, with the rate of the others and their failures."""
     found, others = read_wrk(text), read_wrk((directory / "others.txt").read_text())
     for name in ("non_2xx", "errors", "timeouts"):
         found[name] += others[name]
@@ -219,5 +219,5 @@ def received(text):
 
 
 def starved(before, after):
-    """How many connections were there the whole time and received nothing."""
+    """Number of connections that were open the whole time without an answer."""
     return sum(1 for address, count in after.items() if before.get(address) == count)

@@ -1,4 +1,4 @@
-"""Medians, ratios and spreads: from single measurements to what a report says. No I/O.
+"""Medians, ratios and spreads: from single measurements to the figures of a report. No I/O.
 
 Ratios are taken within a round, where both servers ran within seconds of each other, and the
 median of those is reported. A machine that was slower for a while then changes no ratio.
@@ -9,7 +9,7 @@ import statistics
 
 
 def median(values):
-    """The median of what there is, or none."""
+    """The median of the values, or none."""
     values = [value for value in values if value is not None]
     return statistics.median(values) if values else None
 
@@ -26,7 +26,7 @@ def cpu_per_request(result):
 
 
 def good_rate(result):
-    """Requests per second that were answered with what was asked for."""
+    """Requests per second with the right answer."""
     return (result["requests"] - result["non_2xx"]) / result["seconds"] if result["seconds"] else 0.0
 
 
@@ -41,7 +41,7 @@ METRICS = {
 
 
 def summary(rounds, server):
-    """What a table says about one server in one workload. `rounds` are {server: result}."""
+    """The cells of a table for one server in one workload. `rounds` are {server: result}."""
     results = [one[server] for one in rounds if server in one]
     if not results:
         return None

@@ -1,8 +1,8 @@
-"""Many WordPress sites in little memory: how long visitors wait, what fails, and what the kernel kills.
+"""Many WordPress sites in little memory: waiting times of visitors, failures, and processes that the kernel kills.
 
 All sites share the code of Debian's package, unless each is to have a copy; each has a host, a configuration and
 a database of its own. A server and its PHP processes are in a control group of limited memory, MariaDB and the visitors are outside.
-Visits begin at fixed times, whatever the server does (an open loop), and are the same for each server: a server
+Visits begin at fixed times, independent of the server (an open loop), and are the same for each server: a server
 that is too slow for them gets a queue, and one that loses requests does not get fewer.
 """
 
@@ -229,7 +229,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """The measurements."""
 
     sites: int
     seconds: float
@@ -265,7 +265,7 @@ def to_sleeping(visits, seconds):
 
 
 def problem(port, visit):
-    """What is wrong with the answer to a visit; none if it is right."""
+    """The mistake in the answer to a visit; none if it is right."""
     try:
         status, body = fetch(port, visit.path, {"Host": sites.host(visit.site)}, timeout=PATIENCE)
     except TimeoutError:
@@ -281,7 +281,7 @@ def problem(port, visit):
 def drive(port, visits, look):
     """Makes the visits, and calls `look` at the beginning of each.
 
-    Returns a pair for each: seconds since the moment at which it should have begun, and what was wrong.
+    Returns a pair for each: seconds since the moment at which it should have begun, and the mistake.
     """
     began = time.monotonic()
 
@@ -326,7 +326,7 @@ def measure(place_for, names_of_servers, options, directory, progress):
 
 
 def visited(kind, place, names, visits, plan, copies, shared):
-    """What a stack did with the visits. `shared` are processes that work for every stack."""
+    """The results of a stack. `shared` are processes that work for every stack."""
     group = MemoryGroup(f"fleet-{kind.__name__.lower()}", plan.memory)
     try:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import machine
 
 SOURCES = Path(__file__).resolve().parents[1] / "tests/e2e/frameworks"
-# What the worker mode of each needs.
+# Requirements of the worker mode of each.
 WORKERS = {
     "hello": {"script": "worker.php"},
     "symfony": {"script": "worker.php"},

@@ -1,4 +1,4 @@
-"""What the machine is, and what it must have before anything is measured."""
+"""The machine, and its requirements for measurements."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ HOWDAH = ("libphpX.Y-embed", "phpX.Y-opcache")
 
 
 def require(packages):
-    """Installs what is missing, as root; otherwise says what to type."""
+    """Installs missing packages, as root; otherwise prints the command."""
     if subprocess.run([ROOT / "tools" / "require.sh", *sorted(set(packages))], check=False).returncode:
         raise Unusable("The packages above are needed.")
 
@@ -46,7 +46,7 @@ def version(*command):
 
 
 def description():
-    """What a reader has to know to judge the figures."""
+    """The facts that a reader needs to judge the figures."""
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

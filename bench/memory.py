@@ -94,7 +94,7 @@ def for_each_connection(server, count, *ask, **how):
     try:
         while len(held) < count:
             held.append(connect(server.port, *ask, **how))
-        # What idles for a moment may be put away.
+        # Idle processes may be swapped out.
         time.sleep(3)
         return (size() - before) / count
     except OSError:

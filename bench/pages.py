@@ -55,7 +55,7 @@ SCRIPTS = {
 
 FILES = {"small.txt": 13, "medium.bin": 100 * 1024, "large.bin": 1024 * 1024}
 
-# The same settings for every PHP; what is not here has PHP's default.
+# The same settings for every PHP; all others have PHP's default.
 PHP_INI = """expose_php = On
 error_reporting = E_ALL
 display_errors = Off

@@ -1,6 +1,6 @@
 """Plots as SVG. Every series has a colour and a shape of its own, every bar and axis its words.
 
-The colours can be told apart by people who see fewer of them (Okabe and Ito's palette).
+The colours are distinguishable with colour blindness (Okabe and Ito's palette).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Requests to servers, and what the kernel says about their processes: processor time and memory."""
+"""Requests to servers, and the kernel's figures of their processes: processor time and memory."""
 
 import http.client
 import os
@@ -76,9 +76,9 @@ def title(pid):
 
 
 def memory(pids, kind="Pss"):
-    """Bytes of memory: what is shared counts for each process by its share (PSS).
+    """Bytes of memory: shared memory counts for each process by its share (PSS).
 
-    `Pss_Anon` is what belongs to no file: it does not change when somebody else ends who runs the same program.
+    `Pss_Anon` is memory without a file: it does not change when another process of the same program ends.
     """
     total = 0
     for pid in pids:

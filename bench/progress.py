@@ -22,7 +22,7 @@ class Progress:
         self.total += steps
 
     def step(self, text, steps=1):
-        """One step is done; `text` says what comes now."""
+        """One step is done; `text` names the next one."""
         self.done += steps
         now = time.monotonic()
         if self.live:

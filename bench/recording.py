@@ -1,8 +1,8 @@
-"""Records what visitors ask of a site in the course of a day, and what each request costs then.
+"""Records the requests of a site's visitors in the course of a day, and the cost of each.
 
-The day takes two and a half minutes. `siege` plays visitors, who read before they go on, a burst of people who
+The day takes two and a half minutes. `siege` plays visitors, who read before they continue, a burst of people who
 do not, and a crawler; several times a second the server's own status tells how many of them wait or are served,
-and the kernel what the processes took meanwhile. Automatic sizing is tested with what is recorded: see
+and the kernel the costs of the processes meanwhile. Automatic sizing is tested with the recording: see
 crates/php-pool/src/automatic_sizing/simulation.rs.
 """
 
@@ -36,7 +36,7 @@ DAY = (
     (10, 12, 1, False),   # evening
     (8, 4, 1, False),
     (8, 1, 3, False),     # night
-    (20, 0, 0, False),    # nobody
+    (20, 0, 0, False),    # no visitor
 )
 CRAWLER = 4
 COLUMNS = ("seconds", "clients", "cpu", "database", "wait", "peak", "kept", "workers")
@@ -75,7 +75,7 @@ class Local(http.client.HTTPConnection):
 
 
 def kernel(pid):
-    """What the kernel says of a process, in the order of `Worker`."""
+    """The kernel's figures of a process, in the order of `Worker`."""
     try:
         text = {name: Path(f"/proc/{pid}/{name}").read_text() for name in ("schedstat", "smaps_rollup", "status")}
     except OSError:
@@ -107,7 +107,7 @@ def look(control, database):
 
 
 def costs(samples):
-    """What a request cost between the first and the last of these; nothing if none ended."""
+    """The cost of a request between the first and the last of these; none if no request ended."""
     busy = cpu = delayed = finished = 0.0
     for before, after in zip(samples, samples[1:]):
         busy += (after["at"] - before["at"]) * (before["active"] + after["active"]) / 2
@@ -146,7 +146,7 @@ def visitors(port, paths, directory):
 
 
 def lines(samples):
-    """What is written: a line for every half second."""
+    """The recording: a line for every half second."""
     start, due, known, rows = samples[0]["at"], 0.0, (None,) * 5, []
     for at, sample in enumerate(samples):
         now = sample["at"] - start
@@ -157,7 +157,7 @@ def lines(samples):
         new = costs(window) or (None,) * 5
         known = tuple(old if value is None else value for old, value in zip(known, new))
         rows.append([now, sample["clients"], *known, len(sample["workers"])])
-    # What came before the first request had ended is told by what came after.
+    # Figures before the end of the first request follow from those after it.
     for column in range(2, 7):
         first = next((row[column] for row in rows if row[column] is not None), 0.0)
         for row in rows:

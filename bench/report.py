@@ -1,4 +1,4 @@
-"""What a run says: from the data to Markdown and plots. No I/O."""
+"""The report of a run: from the data to Markdown and plots. No I/O."""
 
 import figures
 import fleet
@@ -83,7 +83,7 @@ def spread_of(workload, metric="rate"):
 
 
 def aims_part(data):
-    """What we aim for, and what was reached."""
+    """The aims, and the results."""
     by_id = {one["id"]: one for one in data["workloads"] if one["rounds"]}
     rows = []
     for aim in AIMS:

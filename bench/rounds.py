@@ -1,7 +1,7 @@
 """Interleaved rounds: each round asks every server once, in an order that turns and changes direction.
 
-Beside what the client says, a measurement has the processor time of the server's processes, that of
-everybody else, and the connections that got nothing. Rounds that others disturbed are measured again.
+Beside the output of the client, a measurement has the processor time of the server's processes, that of
+all others, and the connections without an answer. Rounds that others disturbed are measured again.
 """
 
 import http.client
@@ -16,7 +16,7 @@ import machine
 from processes import Unusable, fetch, machine_busy_time, processor_time
 
 WARM_UP = 1.0
-# Seconds that servers get to finish what clients left behind, how often they are looked at, and the share of
+# Seconds that servers get to finish abandoned requests, how often they are looked at, and the share of
 # one processor below which they count as idle.
 SETTLE, SETTLE_STEP, SETTLED = 60.0, 0.2, 0.2
 
@@ -35,7 +35,7 @@ def sockets(port):
 
 
 def watch(process, port, seconds):
-    """Waits for a client; returns how many connections got nothing in most of its run."""
+    """Waits for a client; returns the number of connections without an answer in most of its run."""
     begun = time.monotonic()
 
     def until(share):
@@ -55,7 +55,7 @@ def watch(process, port, seconds):
 
 
 def settle(servers, shared):
-    """Waits until nobody works any more on what clients that have left asked for.
+    """Waits until the requests of clients that have left are finished.
 
     Few servers notice that a client is gone before they answer it, so a queue of slow pages outlives its client
     and would be worked on at the expense of the server that is measured next.
@@ -110,13 +110,13 @@ def attempt_once(workload, port, server, seconds, directory, shared=()):
     result = read(text, directory)
     result["cpu"] = cpu
     result["starved"] = hungry
-    # Ticks are coarse, so a quiet machine may come out a little below nothing.
+    # Ticks are coarse, so a quiet machine may come out a little below zero.
     result["cpu_others"] = max(busy - ours - (cpu or 0.0), 0.0) * (result["seconds"] / took if took else 1.0)
     return result
 
 
 def run(workload, running, options, directory, progress, shared=()):
-    """The rounds of one workload against the servers that run: what is believed, and the doubts."""
+    """The rounds of one workload against the servers that run: the accepted results, and the doubts."""
     names = [name for name in workload.servers if name in running]
     seconds = options.seconds * workload.stretch
     wanted, processors = options.rounds, machine.processors()
@@ -133,7 +133,7 @@ def run(workload, running, options, directory, progress, shared=()):
         turn = attempt % len(names)
         order = names[turn:] + names[:turn]
         if attempt % 2:
-            order.reverse()  # or everybody would always come after the same one
+            order.reverse()  # or each would always come after the same one
         one = {}
         for name in order:
             progress.step(f"{workload.title}: {name}, round {len(rounds) + 1}", 0)
@@ -163,7 +163,7 @@ def run(workload, running, options, directory, progress, shared=()):
 
 
 def plain(body, port):
-    """A body without what differs by intention: the port in links."""
+    """A body without its intended difference: the port in links."""
     return re.sub(rb"127\.0\.0\.1(:|%%3A|\\/)%d\b" % port, b"host", body)
 
 

@@ -1,4 +1,4 @@
-"""What all servers have in common: where they find things, their processes and what these use."""
+"""The common parts of all servers: their files, their processes and the costs of these."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ from processes import Process, answers, free_port, memory, processor_time, title
 
 @dataclass
 class Place:
-    """Where a server finds what it needs."""
+    """The files and directories of a server."""
 
     directory: Path
     root: Path
     ini: Path
     setup: object
     programs: dict
-    # What requests are passed on to, if they are.
+    # The server that requests are passed on to, if they are.
     behind: object = None
 
     @property
@@ -32,7 +32,7 @@ class Place:
 class Server:
     """A server that runs, all its processes included."""
 
-    # How the titles of the processes begin that talk to clients; nothing where these run PHP as well.
+    # How the titles of the processes begin that talk to clients; empty if these run PHP as well.
     front = ""
     packages = ()
     # Seconds between two looks whether it is ready.

@@ -15,7 +15,7 @@ from pathlib import Path
 import frameworks
 import machine
 from processes import Unusable, accepts, free_port
-from server import Place, Server  # noqa: F401 - Place is for those who start servers
+from server import Place, Server  # noqa: F401 - Place is for callers that start servers
 
 from peers import apache, fpm, nginx
 

@@ -41,7 +41,7 @@ def host(site):
 
 
 def greeting(site):
-    """What the script of a site answers."""
+    """The answer of the script of a site."""
     return f"Hello from {site}!"
 
 
@@ -92,7 +92,7 @@ class Howdah(Stack, servers.Howdah):
                     "settings": {"listen_threads": machine.processors()}})
 
     def action(self, site):
-        """What a site's route does."""
+        """The action of a site's route."""
         return {"share": f"{self.root(site)}$uri", "index": ["index.php", "index.html"], "scripts": f"applications/{site}"}
 
     def application(self, site):
@@ -121,7 +121,7 @@ class Fpm(Stack, servers.Nginx):
     """nginx and one PHP-FPM with a pool for each site."""
 
     pool = FPM_ONDEMAND
-    # What nginx does with requests for no file.
+    # nginx's action for requests for no file.
     fallback = ""
 
     def masters(self):
@@ -175,7 +175,7 @@ def number_of(count):
 
 
 def planned(options):
-    """What is measured: pairs of a number of sites and a stack."""
+    """The measurements: pairs of a number of sites and a stack."""
     counts = options.sites or (QUICK_COUNTS if options.quick else COUNTS)
     return [(count, stack) for count in counts for stack, (*_, most) in STACKS.items() if count <= most]
 
@@ -206,7 +206,7 @@ def measure(place_for, names_of_servers, options, progress):
 
 
 def life(server):
-    """What happens to the sites of a server, from its start to visitors at many of them at once."""
+    """The life of the sites of a server, from its start to visitors at many of them at once."""
     row = {"ready": server.seconds}
     time.sleep(SLEEP_SECONDS)
     row["idle"] = size(server)
@@ -254,7 +254,7 @@ def visit(server):
     """Asks each site, and returns how many gave no good answer.
 
     Those that were asked before are asked again in time, so that in the end the processes of all live. Where
-    that takes longer than they live, it is given up: the number of those awake then shows what is missing.
+    that takes longer than they live, it is given up: the number of those awake then shows the gap.
     """
     missing, done, keep = 0, time.monotonic(), True
     for number, site in enumerate(server.sites, 1):

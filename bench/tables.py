@@ -116,5 +116,5 @@ svg {{ max-width: 100%; height: auto; }}
 
 
 def page(title, text, pictures):
-    """A page that needs nothing beside itself."""
+    """A page that needs no other file."""
     return PAGE.format(title=escape(title), body=html(text, pictures))

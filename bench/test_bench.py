@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what needs no server: reading what clients print, figures, tables, plots."""
+"""Tests without servers: reading the output of clients, figures, tables, plots."""
 
 import sys
 import tempfile

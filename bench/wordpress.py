@@ -11,7 +11,7 @@ from processes import Unusable
 from peers.mariadb import MariaDb
 
 SOURCE = Path("/usr/share/wordpress")
-# Its scheduler must not start requests of its own, and nothing may ask other people's servers.
+# Its scheduler must not start requests of its own, and it must not contact other people's servers.
 CONFIGURATION = """<?php
 define('DB_NAME', 'wordpress');
 define('DB_USER', 'bench');
@@ -64,7 +64,7 @@ for ($i = 1; $i <= 20; $i++) {
 echo 'installed';
 """
 
-# What a visitor's browser asks for while walking through the site.
+# The requests of a visitor's browser while walking through the site.
 ADDRESSES = ("/", "/day-1/", "/day-7/", "/day-20/", "/2025/03/", "/?s=sand", "/feed/",
              "/wp-includes/css/dist/block-library/style.min.css", "/wp-includes/js/jquery/jquery.min.js",
              "/wp-includes/images/w-logo-blue.png")

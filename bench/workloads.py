@@ -1,4 +1,4 @@
-"""What is measured: which request, by which client, over how many connections, against which servers."""
+"""The workloads: which request, by which client, over how many connections, against which servers."""
 
 import fnmatch
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Workload:
     servers: tuple = PHP_SERVERS
     # For clients that end after a number of requests.
     requests: int = 0
-    # Seconds that these would take if nothing but the scripts took time.
+    # Seconds that these would take if only the scripts took time.
     ideal: float = 0.0
     # So many times the usual length, where an answer may take its time.
     stretch: int = 1
@@ -148,7 +148,7 @@ def behind():
 
 
 def tls():
-    """Handshakes, and what TLS and HTTP/2 cost afterwards."""
+    """Handshakes, and the costs of TLS and HTTP/2 afterwards."""
     yield Workload("tls-handshake", "tls", "TLS 1.3, new connection and full handshake each", "/small.txt", TLS, "handshakes",
                    keep_alive=False, servers=FRONT_SERVERS)
     yield Workload("tls-13", "tls", "13-byte file over TLS, keep-alive", "/small.txt", TLS, servers=FRONT_SERVERS)
@@ -203,7 +203,7 @@ def all_workloads(addresses=("/",)):
     return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *sweep()]
 
 
-# What is not a row of requests, but can be chosen like one.
+# Measurements that are no rows of requests, but can be chosen like them.
 OTHERS = ("memory", "pools", "sites", "fleet", "websockets", "tls-memory")
 # Needs root and takes long, so that it has to be asked for by name.
 ON_REQUEST = ("fleet",)

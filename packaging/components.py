@@ -4,7 +4,7 @@
     packaging/components.py sbom      a software bill of materials, in CycloneDX's JSON
     packaging/components.py licenses  the texts of their licenses, as those demand
 
-Only what is linked into `howdah` and `howdah-php` on this kind of machine is listed: no libraries of
+Only the code that is linked into `howdah` and `howdah-php` on this kind of machine is listed: no libraries of
 tests and of build scripts. The output depends on Cargo.lock and on the libraries' files alone.
 """
 

@@ -1,6 +1,6 @@
 """Machines for tests of the packages: a root file system of a Debian release, and systemd in namespaces over it.
 
-It takes root, mmdebstrap, and a kernel that permits all of that; `obstacle` says what is missing.
+It takes root, mmdebstrap, and a kernel that permits all of that; `obstacle` names a missing requirement.
 """
 
 import os
@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Where the root file systems are kept between runs, and a lock for those who make them.
+# Where the root file systems are kept between runs, and a lock for the processes that make them.
 ROOTS = Path(os.environ.get("HOWDAH_ROOTS", "/tmp/roots"))
-# What a system has besides the essential packages.
+# Packages of a system besides the essential ones.
 SYSTEM = ("systemd", "systemd-sysv", "ca-certificates")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
                "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
@@ -57,7 +57,7 @@ def make_root(name, suite, packages, downloads=()):
     sources = [f"deb {site} {suite} main", f"deb {site} {suite}-updates main",
                f"deb {site}-security {suite}-security main"]
     command = ["flock", f"{ROOTS}.lock", "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
-               # Later installations need what was downloaded, and the lists.
+               # Later installations need the downloads and the lists.
                "--skip=cleanup/apt", f"--include={','.join(packages)}"]
     for arguments in downloads:
         command.append(f"--customize-hook=chroot \"$1\" apt-get -qq install --download-only {arguments}")
@@ -67,7 +67,7 @@ def make_root(name, suite, packages, downloads=()):
 
 
 class Machine:
-    """A machine over a root file system, with a network of its own. Nothing of it is left at the end."""
+    """A machine over a root file system, with a network of its own. It leaves no trace at the end."""
 
     def __init__(self, root, init=("/usr/lib/systemd/systemd", "--unit=multi-user.target", "--log-target=console")):
         self.directory = Path(tempfile.mkdtemp(prefix="howdah-machine-"))
@@ -96,7 +96,7 @@ class Machine:
         raise RuntimeError(f"the machine does not start: {self.log.read_text()[-500:]}")
 
     def wait_for_systemd(self):
-        """Waits until systemd has started everything; returns what it says of itself."""
+        """Waits until systemd has started everything; returns its state."""
         for _ in range(1200):
             state = self.run("systemctl is-system-running", check=False).stdout.strip()
             if state in ("running", "degraded"):

@@ -140,7 +140,7 @@ SITE = """{
 
 
 PASSWORD = "eleven quiet elephants at dawn"
-# A directory with WordPress, and its database. Nothing may depend on other servers.
+# A directory with WordPress, and its database. The test must not depend on other servers.
 WORDPRESS = r'''
 cp -rL /usr/share/wordpress /srv/blog 2>/dev/null || true
 cd /srv/blog
@@ -181,7 +181,7 @@ class Tests:
             status, body = get(host, "/")
             assert status == 200 and "Howdah is running" in body, (status, body)
             print(f"    installed in {took:.1f} s, with PHP {self.arguments.php} and its dependencies")
-            # The router's own user, and nobody's files.
+            # The router's own user, without files.
             assert "howdah" in host.run("getent passwd howdah").stdout
             versions = host.run("howdah --version").stdout
             assert f"PHP {self.arguments.php}." in versions, versions
@@ -281,7 +281,7 @@ class Tests:
             install(host, self.packages)
             self.with_site(host)
             before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
-            # Somebody is editing it.
+            # An administrator is editing it.
             host.path("/etc/howdah/howdah.json").write_text(SITE.replace("processes", "proceses"))
             install(host, programs(self.arguments.next, self.arguments.php))
             assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() != before

@@ -3,7 +3,7 @@
 
     packaging/test_oci.py [IMAGE.oci.tar]
 
-The containers have a read-only root, a user id that nothing knows, no capabilities, and a network of their
+The containers have a read-only root, an unknown user id, no capabilities, and a network of their
 own. Without an image only the example files and the Containerfile are tested; packaging/schemas installs the
 schemas. Prints a line for each test, and at the end how many have passed.
 """
@@ -281,7 +281,7 @@ SCRIPTS = {
     "write.php": "echo @file_put_contents('/srv/written', 'x') ? 'written' : 'read-only';",
     "upload.php": "echo file_put_contents(sys_get_temp_dir() . '/x', 'x') ? 'written' : 'read-only';",
     "extensions.php": "foreach (get_loaded_extensions() as $name) echo strtr($name, ' ', '-'), \"\\n\";",
-    # The shell ends at once; what it has started gets a new parent, and ends while PHP goes on.
+    # The shell ends at once; its child gets a new parent, and ends while PHP continues.
     "token.php": "$found = [];"
                  "foreach (['/run', '/tmp', '/var/tmp', '/var/lib/howdah', '/dev/shm'] as $place)"
                  "  foreach ([1, 2, 3, 4] as $depth)"
@@ -318,7 +318,7 @@ class Containerfile:
         return [" ".join(value.split()) for key, value in self.instructions if key == name]
 
     def config(self):
-        """What it says about running the image, with the names of OCI's specification."""
+        """The facts about running the image, with the names of OCI's specification."""
         def last(name):
             return self.all(name)[-1]
         return {"User": last("USER"), "WorkingDir": last("WORKDIR"), "StopSignal": last("STOPSIGNAL"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests tools/ci.py: what it counts, and how it ends."""
+"""Tests tools/ci.py: its counts, and its exit status."""
 
 import sys
 import unittest

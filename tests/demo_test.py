@@ -245,7 +245,7 @@ def other_files_are_refused_as_pictures(url):
 
 def too_large_uploads_are_refused(url):
     visitor = Visitor(url)
-    for size in (5 << 20, 9 << 20):  # above our limit; above what PHP takes as a form
+    for size in (5 << 20, 9 << 20):  # above our limit; above PHP's limit of a form
         answer = visitor.sign("Big", "much", picture=("a.png", "image/png", png(8, 8) + b"\0" * size))
         expect_status(answer, 413, 422)
     expect_status(visitor.get("/"), 200)
@@ -372,7 +372,7 @@ def facts_tell_no_secrets_and_escape_the_rest(url):
     by_worker = {}
     for facts in answers:
         by_worker.setdefault(facts["pid"], []).append(facts["requests"])
-    # Somebody else may use the site at the same time, so the count may jump; it never falls or stands.
+    # Another client may use the site at the same time, so the count may jump; it never falls or stands.
     expect(all(a < b for counts in by_worker.values() for a, b in zip(counts, counts[1:])), "each worker counts up", by_worker)
 
 

@@ -4,8 +4,8 @@
     tests/in_debian.py trixie make test-php            with the PHP of Debian 13
 
 The root of the release is made with mmdebstrap, from the mirror that apt uses here, and kept in .build/debian for
-the next run. The command sees this tree, cargo's downloads and the Rust toolchain as they are here; what it writes
-there is dropped at the end. What it builds is kept. It runs in namespaces of its own for mounts and processes, which
+the next run. The command sees this tree, cargo's downloads and the Rust toolchain as they are here; files that
+it writes there are dropped at the end. Its build is kept. It runs in namespaces of its own for mounts and processes, which
 end with it: no mount is ever visible to this system, and no process is left.
 
 It takes root and the packages mmdebstrap and debian-archive-keyring. If it cannot run here, it says why on a line that
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / ".build" / "debian"
-# What a new system has beside the essential packages; the Makefile installs all others.
+# Packages of a new system beside the essential ones; the Makefile installs all others.
 PACKAGES = "ca-certificates,make,git,python3,util-linux"
 # Where the tree is in the root: the same path for every user and checkout, so that builds are found again.
 TREE = "/srv/howdah"
@@ -55,7 +55,7 @@ def chosen(targets):
 
 
 def check():
-    """Fails if the system lacks what a root takes."""
+    """Fails if the system lacks a requirement of a root."""
     if os.geteuid() != 0:
         raise Unable("it takes root")
     if subprocess.run([*NAMESPACE, "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
@@ -76,7 +76,7 @@ def make_root(release, directory):
     KEPT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=KEPT, prefix=f"{release}-") as made:
         new = Path(made) / "root"
-        # Its mounts are seen by nobody else, and gone when it ends in whatever way.
+        # Its mounts are visible only to it, and gone when it ends in any way.
         command = [*NAMESPACE, "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=directory",
                    release, new, source]
         if subprocess.run(command, check=False).returncode:
@@ -97,7 +97,7 @@ def toolchain():
     return Path(told.stdout.strip()), home
 
 
-# Runs in the new namespaces: $1 is the root, $2 a directory for what is written and dropped, $3 the tree, $4 the
+# Runs in the new namespaces: $1 is the root, $2 a directory for files that are dropped afterwards, $3 the tree, $4 the
 # toolchain, $5 cargo's home, $6 the directory of builds, $7 the path of the tree in the root.
 MOUNT = r"""
 set -eu

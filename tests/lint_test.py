@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests tools/lint.py: each rule accepts what is right and finds what is wrong, where it is."""
+"""Tests tools/lint.py: each rule accepts correct trees and finds each mistake in its place."""
 
 import json
 import subprocess

@@ -122,7 +122,7 @@ def descendants(pid):
 
 
 class Octane:
-    """A project, and the program started in it with what Octane passes."""
+    """A project, and the program started in it with Octane's arguments."""
 
     def __init__(self, **environment):
         self.place = tempfile.TemporaryDirectory(prefix="howdah-octane-test-")
@@ -226,7 +226,7 @@ class Octane:
         return self.send(self.admin, method, path, body, headers)
 
     def reload(self):
-        """What octane:reload does."""
+        """The effect of octane:reload."""
         status, config = self.call("GET", "/config/apps/frankenphp")
         assert status == 200, config
         return self.call("PATCH", "/config/apps/frankenphp", config,

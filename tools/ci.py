@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What has to pass before a change goes in: all tests and `make lint`, and `make e2e` if it is early enough.
+"""Checks of a change before it goes in: all tests and `make lint`, and `make e2e` if it is early enough.
 
     tools/ci.py            all of it
     tools/ci.py TARGET...  these targets of the Makefile, counted in the same way
 
-Shows what they print. At the end it repeats what failed tests have said, for a log of which only the end
+Shows their output. At the end it repeats the output of failed tests, for a log of which only the end
 is kept, names the tests that could not run on this machine, with the reason of each, and ends with a line "N passed, N failed" that counts every other test and, as one each, the
-lint and whatever failed without naming a test. The exit status is 0 if nothing failed. CI_E2E=always or
+lint and failures without the name of a test. The exit status is 0 if all passed. CI_E2E=always or
 CI_E2E=never takes the decision about the browser tests away.
 """
 
@@ -38,12 +38,12 @@ REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*|FAIL (
 REPORTED = re.compile(r"^(?:failures:|Ran \d+ tests? in .*|\d+ passed, \d+ failed.*|\d+ cases, .*|--- .*)$")
 # That many lines of a report are repeated: its first ones, which name the cause.
 REPEATED = 25
-# What a test says that cannot run, on a line of its own or behind its name; cargo counts it as passed.
+# The output of a test that cannot run, on a line of its own or behind its name; cargo counts it as passed.
 SKIPPED = re.compile(r"(?:^|^test \S+ \.\.\. )skipped: (\S+): (.+)$")
 
 
 class Count:
-    """Adds up what the suites report."""
+    """Adds up the results of the suites."""
 
     def __init__(self):
         self.passed = self.failed = 0
@@ -79,7 +79,7 @@ class Count:
             self.report.append(line)
 
     def repeated(self):
-        """What failed tests have said."""
+        """The output of failed tests."""
         return [line for name, report in self.reports.items() for line in (f"failed: {name}", *("    " + r for r in report))]
 
     def summary(self):
@@ -90,7 +90,7 @@ class Count:
 
 
 def read(count, lines):
-    """Prints and counts what a command says."""
+    """Prints and counts the output of a command."""
     for line in lines:
         sys.stdout.write(line)
         sys.stdout.flush()
@@ -130,7 +130,7 @@ def everything(count):
     begin = time.monotonic()
     os.environ.setdefault("CI", "true")
     os.environ.setdefault("CARGO_TERM_COLOR", "never")
-    # What is built once only needs no state for the next build; without it a run takes gigabytes less disk.
+    # A single build needs no state for the next one; without it a run takes gigabytes less disk.
     os.environ.setdefault("CARGO_INCREMENTAL", "0")
     if not run(count, "tools/require.sh", "make", "git"):
         return finish(count)

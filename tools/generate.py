@@ -5,7 +5,7 @@
 
 In the pages for those who come from another server, the table below each heading "### `MODULE`" is generated from
 the rows of crates/advice/src/foreign/PEER.tsv: the name of a module on a line of its own, then a line for each row with
-the directives, a tab and what takes their place.
+the directives, a tab and their replacement.
 
 In the table of crates in ARCHITECTURE.md, the column "depends on" is generated from the manifests of the crates.
 """
@@ -20,7 +20,7 @@ TABLE = re.compile(r"^### `(\w+)`\n\n(?:[^|#\n].*\n\n?)*(?P<table>(?:\|.*\n)*)",
 
 
 def directives(text):
-    """{module: {directives, separated by spaces: what takes their place}} of a peer."""
+    """{module: {directives, separated by spaces: their replacement}} of a peer."""
     modules, rows = {}, {}
     for line in text.splitlines():
         names, tab, answer = line.partition("\t")

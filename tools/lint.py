@@ -43,7 +43,7 @@ BROKEN_PHP = {"tests/differential/site/scripts/syntax.php"}
 
 
 class Tree:
-    """The files of the project: their text, and for Rust what is code in them."""
+    """The files of the project: their text, and for Rust their code."""
 
     def __init__(self, root):
         self.root = Path(root)
@@ -63,7 +63,7 @@ class Tree:
         self.codes = {name: code_of(text) for name, text in self.texts.items() if name.endswith(".rs")}
 
     def kind(self, name):
-        """What a file is written in; None for what no rule reads."""
+        """The language of a file; None for files that no rule reads."""
         suffix = Path(name).suffix
         if suffix in (".rs", ".c", ".h", ".py", ".sh", ".php", ".md"):
             return {".h": "c", ".sh": "shell", ".py": "python"}.get(suffix, suffix[1:])
@@ -151,7 +151,7 @@ def own_lines(name, tree):
     return lines
 
 
-# ----- what ARCHITECTURE.md says about crates
+# ----- the crates in ARCHITECTURE.md
 
 
 def crate_table(tree):
@@ -277,7 +277,7 @@ PHP_VERSION = re.compile(r"\bPHP_(?:MAJOR_VERSION|MINOR_VERSION|VERSION_ID)\b")
 
 
 def versions_in_one_file(tree):
-    """What differs between versions of PHP is in one file."""
+    """The differences between versions of PHP are in one file."""
     only = "crates/php-worker/shim/versions.h"
     for name in tree.of_kind("c"):
         if name != only:
@@ -371,7 +371,7 @@ def import_graph(tree, crate):
 
 
 def generated_parts(tree):
-    """What tools/generate.py writes is up to date."""
+    """The output of tools/generate.py is up to date."""
     if any(name not in tree.texts for name in map(generate.table_of, generate.PEERS)):
         return
     try:
@@ -468,7 +468,7 @@ def attack_tests(tree):
 
 
 def bans_have_reasons(tree):
-    """Whoever meets a ban learns why it is there."""
+    """Each ban has its reason."""
     for name, keys in (("deny.toml", [("bans", "deny"), ("advisories", "ignore")]),
                        ("clippy.toml", [("disallowed-methods",), ("disallowed-types",), ("disallowed-macros",)])):
         if name not in tree.texts:
@@ -485,7 +485,7 @@ def bans_have_reasons(tree):
 
 
 def wrong_subject(subject):
-    """What is wrong with the subject of a commit; None if nothing is."""
+    """The mistake in the subject of a commit; None if it is right."""
     if len(subject) > MAX_SUBJECT:
         return f"has {len(subject)} characters, at most {MAX_SUBJECT}"
     component = r"[a-z0-9][\w./-]*"

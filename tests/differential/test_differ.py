@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the comparison itself: a comparison that never fails proves nothing."""
+"""Tests of the comparison itself: a comparison that cannot fail is no proof."""
 
 import socket
 import sys
@@ -19,7 +19,7 @@ from differ.wire import exchange  # noqa: E402
 
 
 def answered(reply, case=None):
-    """What is observed of a server that sends exactly these bytes and closes."""
+    """The observation of a server that sends exactly these bytes and closes."""
     case = case or get("case", "/")
     listener = socket.create_server(("127.0.0.1", 0))
 

@@ -99,7 +99,7 @@ class Ledger:
         """Runs statements on the page for SQL commands."""
         page = self.user
         self.browser.follow(page, "a[href*='sql=']:has-text('SQL command')")
-        # The editor on top of the text field is Adminer's; the field is what is sent.
+        # The editor on top of the text field is Adminer's; the field is sent.
         page.locator("textarea[name=query]").evaluate(
             "(field, text) => { field.value = text; }", statements)
         editor = page.locator("pre.sqlarea")

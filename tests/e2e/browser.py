@@ -1,4 +1,4 @@
-"""The browser: Debian's Chromium, driven as a user would, watched for what a user would not see."""
+"""The browser: Debian's Chromium, driven as a user would, watched for events that a user would not see."""
 
 import os
 import re
@@ -19,7 +19,7 @@ class Browser:
     def __init__(self, pictures):
         self.pictures = pictures
         self.driver = sync_playwright().start()
-        # Chromium's own sandbox does not work for root, and what it visits is our own.
+        # Chromium's own sandbox does not work for root, and it visits only our own pages.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         arguments += ["--disable-dev-shm-usage", "--disable-gpu"]
         self.chromium = self.driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -49,7 +49,7 @@ class Browser:
         """Fills a form's fields, given as selector: value.
 
         A page's own script may move the focus meanwhile, as WordPress's login form does after a
-        fifth of a second, and what was typed lands in another field: so all are looked at again.
+        fifth of a second, and the typed text lands in another field: so all are looked at again.
         """
         for _ in range(5):
             for selector, value in fields.items():
@@ -62,7 +62,7 @@ class Browser:
 
     @staticmethod
     def follow(page, selector):
-        """Clicks on what leads to another page, and waits until that is loaded."""
+        """Clicks on a link or button that leads to another page, and waits until that is loaded."""
         with page.expect_navigation(wait_until="load"):
             page.locator(selector).first.click()
 

@@ -2,7 +2,7 @@
 
 1. The same bytes are sent to both, with the same Host, so that an application over the same files
    and database has no reason to answer differently.
-2. What two answers of *one* server also differ in is masked, each mask with its reason.
+2. Differences that two answers of *one* server also have are masked, each mask with its reason.
 3. Status, headers and body must then be equal. A difference is a failure unless it is listed with
    its reason.
 4. Where Apache answers with an error or redirect page of its own, the page's text and type are
@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
-# Headers that say nothing about the application's answer.
+# Headers that do not depend on the application's answer.
 SERVER_HEADERS = {
     "date": "the time of the answer",
     "server": "names the server",
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: dict
@@ -71,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Mask:
-    """Replaces what differs from one answer to the next on the same server."""
+    """Replaces the parts that differ from one answer to the next on the same server."""
 
     pattern: bytes
     reason: str
@@ -80,7 +80,7 @@ class Mask:
 
 @dataclass
 class Accepted:
-    """A difference that is intended: where, in what, and why.
+    """A difference that is intended: its place, its aspect, and its reason.
 
     `what` is `body`, the name of a header, or `status 404`: the status that the tested server gives.
     """
@@ -92,7 +92,7 @@ class Accepted:
 
 
 def fetch(port, host, request):
-    """Sends a request to a local port. Nothing is added to it but Host and Content-Length."""
+    """Sends a request to a local port. Only Host and Content-Length are added to it."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.putrequest(request.method, request.path, skip_host=True,
@@ -113,7 +113,7 @@ def fetch(port, host, request):
 
 
 class Comparison:
-    """Two servers, and what may differ between their answers."""
+    """Two servers, and the permitted differences between their answers."""
 
     def __init__(self, tested, oracle, host, masks=(), accepted=()):
         self.tested = tested
@@ -125,7 +125,7 @@ class Comparison:
         self.seconds = Counter()
 
     def masked(self, data):
-        """The data without what is known to vary."""
+        """The data without the parts that are known to vary."""
         for pattern, replacement in self.masks:
             data = pattern.sub(replacement, data)
         return data
@@ -194,7 +194,7 @@ class Comparison:
         """A header's values in a form that can be compared."""
         values = answer.headers.get(name, [])
         if name == "location":
-            # Absolute or relative, what counts is where it leads.
+            # Absolute or relative, only the target counts.
             return [urljoin(f"http://{self.host}{request.path}", value) for value in values]
         if name == "set-cookie":
             # Session identifiers are random; names and attributes are not.

@@ -12,7 +12,7 @@ class Crowd:
     """Visitors in threads of their own, until there were enough requests or the crowd is sent home."""
 
     def __init__(self, port, host, visitors, requests=None):
-        """`requests` is the number after which they stop; without it they go on until end()."""
+        """`requests` is the number after which they stop; without it they continue until end()."""
         self.visitors = [Visitor(port, host, number) for number in range(visitors)]
         self.requests = requests
         self.ending = threading.Event()
@@ -24,7 +24,7 @@ class Crowd:
                         for visitor in self.visitors]
 
     def visit(self, visitor):
-        """What one thread does."""
+        """The work of a thread."""
         try:
             while not self.ending.is_set():
                 before = visitor.requests
@@ -34,7 +34,7 @@ class Crowd:
                     if self.requests and self.answered >= self.requests:
                         self.ending.set()
                     self.changed.notify_all()
-        except Exception as problem:  # whatever it is, the request has failed
+        except Exception as problem:  # with any exception, the request has failed
             with self.changed:
                 self.failures.append(describe(problem))
                 self.ending.set()

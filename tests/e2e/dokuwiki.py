@@ -111,7 +111,7 @@ class Handbook:
         settings = root / "conf"
         settings.mkdir()
         for path in SETTINGS.iterdir():
-            # What the installer has to write must not be there yet.
+            # The files of the installer must not be there yet.
             written = path.name in ("local.php", "plugins.local.php", "acl.auth.php",
                                     "users.auth.php", "apache.conf", "lighttpd.conf", "htaccess")
             if path.is_file() and not path.is_symlink() and not written:
@@ -171,7 +171,7 @@ class Handbook:
         check((self.root / "conf" / "local.php").is_file(), "the installer wrote no local.php")
         # As the installer asks for.
         (self.root / "install.php").unlink()
-        # No news from elsewhere: nothing may depend on other people's servers.
+        # No news from elsewhere: the test must not depend on other people's servers.
         with open(self.root / "conf" / "local.php", "a") as settings:
             settings.write("$conf['updatecheck'] = 0;\n")
 
@@ -282,7 +282,7 @@ class Handbook:
 
 
 def wanted(path, page):
-    """Whether to follow a link: everything but what acts, and endless variations of one page."""
+    """Whether to follow a link: all but those that act, and endless variations of one page."""
     acts = ("do=logout", "sectok=", "do=diff", "do=media", "rev=", "idx=", "do=admin",
             "taskrunner.php", "do=login", "do=resendpwd", "do=subscribe", "do=profile", "do=index&")
     return not any(part in path for part in acts)

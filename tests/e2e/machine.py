@@ -1,4 +1,4 @@
-"""What the machine must have before anything runs: packages, the browser driver, a plain user."""
+"""Requirements of the machine: packages, the browser driver, a plain user."""
 
 import hashlib
 import os
@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".build" / "e2e-venv"
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
 
-# What all applications need; libphpX.Y-embed is what Howdah runs PHP with.
+# Packages for all applications; libphpX.Y-embed has the PHP of Howdah.
 COMMON = ("libphpX.Y-embed", "phpX.Y-opcache", "phpX.Y-xml", "phpX.Y-mbstring")
-# The applications in a browser, what they need of PHP, what they are compared with, and their database.
+# The applications in a browser, their extensions of PHP, the server for comparison, and their database.
 IN_BROWSER = (
     "wordpress", "wordpress-theme-twentytwentythree", "dokuwiki", "adminer",
     "phpX.Y-mysql", "phpX.Y-gd", "phpX.Y-curl", "phpX.Y-fpm",
@@ -31,13 +31,13 @@ FRAMEWORKS = {
 
 
 def give_up(message):
-    """Ends the run because nothing can be tested."""
+    """Ends the run because no test can run."""
     print(message, file=sys.stderr)
     sys.exit(2)
 
 
 def prepare(applications):
-    """Installs what is missing; does nothing when all is there. Returns whether a browser is needed."""
+    """Installs missing packages. Returns whether a browser is needed."""
     packages = list(COMMON)
     browser = any(name not in FRAMEWORKS for name in applications)
     if browser:

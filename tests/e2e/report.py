@@ -7,11 +7,11 @@ from machine import Unusable
 
 
 class Stop(Exception):
-    """Ends an application's steps: what failed is what the rest stands on."""
+    """Ends an application's steps: the rest depends on the step that failed."""
 
 
 class Failure(Exception):
-    """A step found something wrong; the message says what was seen and what was expected."""
+    """A step has found a mistake; the message gives the observation and the expectation."""
 
 
 def check(condition, message):
@@ -39,7 +39,7 @@ class Report:
         start = time.monotonic()
         try:
             yield
-        except Exception as problem:  # whatever went wrong, the other steps still have to run
+        except Exception as problem:  # after any failure, the other steps still have to run
             self.fail(name, describe(problem), time.monotonic() - start)
             if self.on_failure:
                 self.on_failure(name)
@@ -70,6 +70,6 @@ class Report:
 
 
 def describe(problem):
-    """A failure's message; other exceptions also say what they are."""
+    """A failure's message; other exceptions also have their type."""
     text = str(problem).strip()
     return text if isinstance(problem, (Failure, Unusable)) else f"{type(problem).__name__}: {text}"

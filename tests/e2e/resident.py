@@ -25,25 +25,25 @@ from visitor import FORM, Visitor, token, upload
 
 SOURCES = Path(__file__).resolve().parent / "frameworks"
 PROCESSES = 3
-# The limit counts processor time, so a busy machine does not change what it does.
+# The limit counts processor time, so a busy machine does not change its effect.
 SETTINGS = {"memory_limit": "64M", "max_execution_time": "3"}
 VISITORS = 8
-# A worker may keep what a framework caches for later requests, but nothing of each request: bytes a
-# request, and bytes for what is cached late.
+# A worker may keep the caches of a framework for later requests, but no memory of each request: bytes a
+# request, and bytes for late caches.
 MAX_GROWTH = 20
 MAX_CACHED = 64 << 10
 # Number of differences that a failed step prints.
 MAX_SHOWN = 12
 
-# What a request can change without ending its process.
+# Changes of a request that do not end its process.
 CHANGES = ("locale", "directory", "variable", "time-zone", "umask", "time-limit", "max-execution-time",
            "error-handler", "exception-handler", "buffer", "session", "superglobals", "headers",
            "header-callback", "late-header", "warning", "random", "finish", "nested", "open-file", "abort")
-# What ends the process, and under which reason it is counted.
+# Changes that end the process, and the reason under which its end is counted.
 ENDINGS = {"setting": "changed state: environment", "exit": "exit", "exit-after-output": "exit",
            "fatal": "fatal", "memory": "fatal", "time": "timeout"}
 
-# Exceptions that are thrown while a request ends. A worker may go on after them or not.
+# Exceptions that are thrown while a request ends. A worker may continue after them or not.
 LATE_EXCEPTIONS = ("broken-session", "broken-buffer", "broken-header")
 
 # Requests whose clients do not wait for the answer, or do not send all.
@@ -244,14 +244,14 @@ class Framework:
                  f"{last >> 10} KiB in the last; private {private_memory(pid) >> 10} KiB")
             if last - first > MAX_CACHED + MAX_GROWTH * requests:
                 grown.append(f"process {pid} has grown by {last - first} bytes in {requests} requests")
-        # What a framework caches at the first use of a rare page comes to each process at another time; what it keeps
+        # The caches of the first use of a rare page come to each process at another time; the memory that it keeps
         # of each request comes to all of them.
         check(len(grown) < max(1, len(memory)), "; ".join(grown))
 
     # ---- state ----
 
     def changes(self):
-        """Each change, with one process, so that the next request meets what is left."""
+        """Each change, with one process, so that the next request meets its leftovers."""
         self.change_alone([f"/disturb/{what}" for what in (*CHANGES, *ENDINGS, "crash", *reversed(CHANGES))],
                           dict(Counter(ENDINGS.values())))
 

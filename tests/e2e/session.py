@@ -14,7 +14,7 @@ DATABASES = {"wordpress": "wordpress", "wordpress_htaccess": "wordpress_htaccess
 
 
 class Session:
-    """Owns all processes of the run; leaving it ends them, whatever happened."""
+    """Owns all processes of the run; leaving it ends them in any case."""
 
     def __init__(self, directory, options, howdah, report):
         self.directory = directory
@@ -96,5 +96,5 @@ class Session:
 
 
 def unreadable(directory, names):
-    """What a plain user may not copy; Debian locks a plug-in of DokuWiki away like that."""
+    """Files that a plain user may not copy; Debian locks a plug-in of DokuWiki away like that."""
     return [name for name in names if not os.access(os.path.join(directory, name), os.R_OK)]

@@ -1,4 +1,4 @@
-"""Checks that the comparison finds what differs, forgives what it is told to, and nothing else.
+"""Checks that the comparison finds differences, and forgives only the listed ones.
 
     python3 -m unittest discover tests/e2e
 """

@@ -1,4 +1,4 @@
-"""A visitor without a browser: one connection, its own cookies, and what it knows about its own data.
+"""A visitor without a browser: one connection, its own cookies, and its knowledge about its own data.
 
 The applications in frameworks/ all have the same pages, so one visitor can use each of them.
 """
@@ -107,7 +107,7 @@ class Visitor:
         found = token(self.get(path))
         return {"token": found, "_token": found}
 
-    # ---- what visitors do ----
+    # ---- actions of visitors ----
 
     def act(self):
         """Does one thing, chosen at random."""
@@ -219,7 +219,7 @@ class Visitor:
             "label": label, "name": name, "size": len(content), "sha1": hashlib.sha1(content).hexdigest()})
 
     def take_cookie(self):
-        """A new cookie; the page says what the old one was."""
+        """A new cookie; the page shows the old one."""
         value = f"v{self.number}-{self.requests}"
         answer = self.get(f"/cookie?value={value}")
         self.same("cookie", json.loads(answer.body), {"before": self.cookie_value})

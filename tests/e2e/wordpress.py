@@ -29,7 +29,7 @@ POST_TEXT = ("We left before sunrise, and by noon the wind had drawn new lines a
 SCHEDULED_TITLE = "Written yesterday, published by the clock"
 COMMENT = "What a view! Were the elephants not thirsty?"
 
-# Nothing may depend on other people's servers, and the scheduler may run every few seconds.
+# The test must not depend on other people's servers, and the scheduler may run every few seconds.
 CONSTANTS = """
 define( 'WP_HTTP_BLOCK_EXTERNAL', true );
 define( 'WP_CRON_LOCK_TIMEOUT', 2 );
@@ -42,7 +42,7 @@ def run(session):
 
 
 class Caravan:
-    """One WordPress site and the people who use it."""
+    """One WordPress site and its users."""
 
     # Name of its directory and of its database.
     name = "wordpress"
@@ -161,7 +161,7 @@ class Caravan:
     def rewriting_known(self):
         page = self.admin
         page.goto(f"{self.base}/wp-admin/options-permalink.php")
-        # The installer asks the server for an address without index.php, and keeps such addresses
+        # The installer asks the server for an address without index.php, and keeps addresses with it
         # when it gets an answer; the form offers them when WordPress takes the server for one that
         # can rewrite, which it tells from SERVER_SOFTWARE.
         kept = page.input_value("#permalink_structure")
@@ -188,7 +188,7 @@ class Caravan:
         closing = page.get_by_role("button", name="Close dialog")
         try:
             closing.click(timeout=8_000)
-        except Exception:  # no guide: nothing to close
+        except Exception:  # no guide to close
             pass
         title.click()
         page.keyboard.type(POST_TITLE)
@@ -229,7 +229,7 @@ class Caravan:
         tagged = self.api("PUT", f"/wp/v2/posts/{post['id']}",
                           {"tags": [tag.json()["id"]], "featured_media": image["id"]})
         equal("status of changing the post with PUT", tagged.status, 200)
-        # WordPress publishes at once what is due within a minute.
+        # WordPress publishes posts at once that are due within a minute.
         self.due = datetime.now(timezone.utc) + timedelta(seconds=64)
         future = self.api("POST", "/wp/v2/posts", {
             "title": SCHEDULED_TITLE, "content": "Good morning.", "status": "future",

@@ -14,7 +14,7 @@ from report import check, equal
 
 PLUGIN = machine.ROOT / "integrations" / "wordpress" / "howdah-cache"
 
-# What a shop does to pages: they show the cart of their visitor, who is known by cookies. Comments of the walk come
+# Effects of a shop on pages: they show the cart of their visitor, who is known by cookies. Comments of the walk come
 # faster than WordPress allows.
 SHOP = """<?php
 add_filter('comment_flood_filter', '__return_false');

@@ -46,7 +46,7 @@ class Hosted(wordpress.Caravan):
             self.browser.expect_no_problems()
 
     def rules_written(self):
-        """The page of permalinks has written the file, and asks nobody to write it by hand."""
+        """The page of permalinks has written the file, and does not ask the user to write it."""
         rules = (self.root / ".htaccess").read_text()
         for line in ("# BEGIN WordPress", "RewriteEngine On", "RewriteRule . /index.php [L]"):
             check(line in rules, f".htaccess has no line {line!r}:\n{rules}")

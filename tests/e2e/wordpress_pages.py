@@ -141,7 +141,7 @@ def through_fpm(site, oracle, cookies):
 
 
 def wanted_by_visitor(path, page):
-    """Whether to follow a link: everything but what acts, and endless variations of one page."""
+    """Whether to follow a link: all but those that act, and endless variations of one page."""
     acts = ("action=logout", "_wpnonce=", "customize.php", "replytocom=", "/wp-admin/")
     return not (page and any(part in path for part in acts))
 

@@ -1,6 +1,6 @@
 """Random steps of several users on a cached WordPress site, beside the same site without a cache.
 
-1. A step reads or writes. What is written goes through the cached site.
+1. A step reads or writes. Writes go through the cached site.
 2. A page that is read is asked for at both sites, with the same cookies: they are equal, whoever has read or written
    before. So a page is never outdated, and never that of another user.
 3. At last, visitors read while an editor writes: a request that begins after an edit is answered gets the edit.
@@ -42,7 +42,7 @@ PAGES = (
     "/wp-sitemap-posts-post-1.xml", "/wp-sitemap-taxonomies-category-1.xml", "/robots.txt", "/wp-links-opml.php",
     "/wp-json/wp/v2/posts", "/wp-json/wp/v2/comments", "/?utm_source=a", "/wp-login.php", "/index.php",
 )
-# Parts of pages that show what other pages are about.
+# Parts of pages that show the subjects of other pages.
 FOOTERS = (
     "<!-- wp:latest-posts {\"displayPostContent\":true,\"excerptLength\":8} /-->",
     "<!-- wp:latest-comments /-->",
@@ -55,7 +55,7 @@ FOOTERS = (
 
 
 class User:
-    """Somebody with cookies."""
+    """A visitor with cookies."""
 
     def __init__(self, name, cookies=None):
         self.name = name
@@ -78,7 +78,7 @@ class User:
 
 
 class Walk:
-    """The two sites, and what is known about their content."""
+    """The two sites, and the known facts about their content."""
 
     def __init__(self, site):
         self.site = site
@@ -116,7 +116,7 @@ class Walk:
         return answer
 
     def api(self, method, path, data=None):
-        """Writes through the REST API, and returns what has been written."""
+        """Writes through the REST API, and returns the result."""
         body = None if data is None else json.dumps(data).encode()
         answer = self.send(self.editor, Request(
             f"/wp-json/wp/v2{path}", method, (DOCUMENT, ("X-WP-Nonce", self.nonce)), body))
@@ -200,7 +200,7 @@ class Walk:
         return None
 
     def edit(self):
-        """The editor changes something; then somebody looks at what it concerns."""
+        """The editor changes a part of the site; then a visitor looks at the pages that it concerns."""
         change = self.random.choice((
             self.write_post, self.write_post, self.change_post, self.change_post, self.change_post, self.change_post,
             self.remove_post, self.change_term, self.change_settings, self.change_menu, self.moderate, self.moderate,
@@ -323,7 +323,7 @@ class Walk:
         return "/"
 
     def change_image(self):
-        """The image of a post, or what is said about it."""
+        """The image of a post, or the text about it."""
         [*images] = self.api("GET", "/media?per_page=3") or []
         if not images:
             return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the comparison itself: a comparison that never fails proves nothing."""
+"""Tests of the comparison itself: a comparison that cannot fail is no proof."""
 
 import os
 import sys

@@ -2,7 +2,7 @@
 
 trees/*.tree have the form of files of cases (peer/corpus.py), with one case each. After its requests a tree is
 crawled: all links of Apache's pages are followed, each once, and both servers must answer the same.
-The rules are written in the manner of the applications' own; the scripts are ours and say what they see.
+The rules are written in the manner of the applications' own; the scripts are ours and print the values that they see.
 """
 
 import re

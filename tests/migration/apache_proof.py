@@ -2,7 +2,7 @@
 Howdah as by Apache.
 
 Each group of cases is one Apache and one Howdah, and each case a host of its own. Both get the same bytes. Status,
-header fields, bodies, lines of access logs and what servers behind the two received are the same.
+header fields, bodies, lines of access logs and the requests to servers behind the two are the same.
 """
 
 import email.utils
@@ -170,7 +170,7 @@ def document(group, cases, port):
 
 
 def answer(port, case, request):
-    """What is compared of the responses to a request."""
+    """The compared parts of the responses to a request."""
     if request == "h2c":
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
             client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
@@ -308,5 +308,5 @@ CASES = FILE_CASES + PROXY_CASES
 
 
 def needs():
-    """What is missing; None if nothing is."""
+    """The missing requirement; None if all are met."""
     return None if apache.has_php() else "Apache with mod_php"

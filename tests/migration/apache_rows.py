@@ -1,9 +1,9 @@
 """Cases that prove the rows of docs/coming-from-apache.md.
 
-Each case has the directives of the rows that it is about, what stands in a virtual host of Apache, the steps that the
+Each case has the directives of the rows that it is about, the content of a virtual host of Apache, the steps that the
 rows promise for it, and requests. apache_proof.py sends them to both servers. @SRV@ is the directory of the files in
-FILES, @TMP@ the one of the comparison, @ONE@ and @TWO@ are addresses of servers that tell what they were sent, and @DEAD@
-is an address at which nothing answers.
+FILES, @TMP@ the one of the comparison, @ONE@ and @TWO@ are addresses of servers that return their requests, and @DEAD@ is
+an address at which no server answers.
 
 A request is `METHOD TARGET | FIELD: VALUE | … || BODY`. `9 × REQUEST` is sent nine times on one connection, and its answer
 is how many responses came from each server; `session REQUEST` is repeated with the cookie of its response, and its

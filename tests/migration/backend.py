@@ -1,4 +1,4 @@
-"""A server behind the compared ones. Its response tells what it was sent, so that equal bodies mean equal requests."""
+"""A server behind the compared ones. Its response is the request, so that equal bodies mean equal requests."""
 
 import http.server
 import itertools
@@ -25,7 +25,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body, was_chunked = self.read_chunks(), True
         else:
             body, was_chunked = self.rfile.read(int(self.headers.get("Content-Length", 0))), False
-        # What belongs to a connection, or to the version of HTTP, is not compared.
+        # Fields of the connection and the version of HTTP are not compared.
         apart = {"connection", "content-length", "transfer-encoding", "te"}
         fields = sorted(f"{name.lower()}: {value}" for name, value in self.headers.items() if name.lower() not in apart)
         told = {"line": f"{self.command} {self.path}", "fields": fields, "body": body.decode("latin-1")}
@@ -86,7 +86,7 @@ class Backend:
             self.server.context.load_cert_chain(tls / "chain.pem", tls / "key.pem")
             self.server.context.load_verify_locations(tls / "chain.pem")
             self.server.context.verify_mode = ssl.CERT_OPTIONAL
-        # The lines of requests that have begun, and what was received of each.
+        # The lines of requests that have begun, and the bytes received of each.
         self.server.heads, self.server.recorded, self.server.number = [], [], Backend.count
         self.server.count = itertools.count()
         self.port = self.server.server_address[1]

@@ -38,7 +38,7 @@ APACHE_MODULES = "mpm_prefork authz_core authn_core authz_host dir mime alias re
 
 
 class Backend(http.server.BaseHTTPRequestHandler):
-    """A server behind a balancer, which tells what it was sent."""
+    """A server behind a balancer, which returns the request that it got."""
 
     protocol_version = "HTTP/1.1"
 
@@ -117,7 +117,7 @@ def ask(ports, host, request):
 
 
 def comparable(answer):
-    """What must be the same."""
+    """The parts that must be the same."""
     status, fields, body = answer
     kept = {name: fields[name] for name in FIELDS if name in fields}
     if "location" in kept:  # nginx writes the whole URL
@@ -167,7 +167,7 @@ def start_peer(programs, tmp, example, port, place):
 
 
 def document_of(example, tmp):
-    """The document of an example: a file, or what its program prints."""
+    """The document of an example: a file, or the output of its program."""
     if (program := example / "document.py").exists():
         printed = subprocess.run([sys.executable, program, tmp / "srv/sites"], capture_output=True, text=True, check=True)
         return printed.stdout.replace(f"{tmp}/srv/", "/srv/")
@@ -226,5 +226,5 @@ CASES = [Example(name) for name in sorted(SITES)]
 
 
 def needs():
-    """What is missing; None if nothing is."""
+    """The missing requirement; None if all are met."""
     return None if Path(nginx.PROGRAM).exists() and fpm.programs() and apache.has_php() else "nginx, php-fpm and Apache with mod_php"

@@ -1,6 +1,6 @@
 """Proves the rows of docs/coming-from-php-fpm.md: the pools and applications of fpm_rows.py do the same.
 
-Each case is a pool of PHP-FPM and an application of Howdah, and what is observed of both must be the value that the case
+Each case is a pool of PHP-FPM and an application of Howdah, and the observation of both must be the value that the case
 names. PHP-FPM is asked by FastCGI, without a web server, Howdah by HTTP.
 """
 
@@ -222,5 +222,5 @@ def make_tree(tmp):
 
 
 def needs():
-    """What is missing; None if nothing is."""
+    """The missing requirement; None if all are met."""
     return None if fpm.programs() else "php-fpm"

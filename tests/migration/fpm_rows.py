@@ -1,7 +1,7 @@
-"""The cases of fpm_proof.py: what the tables of docs/coming-from-php-fpm.md promise in place of PHP-FPM's directives.
+"""The cases of fpm_proof.py: the equivalents of PHP-FPM's directives in docs/coming-from-php-fpm.md.
 
-Each case is a pool and an application. What is observed of the two must be the value that the case names. `/srv/`, `/log/`
-and `/run/` stand for directories of the comparison.
+Each case is a pool and an application. The observation of the two must be the value that the case names. `/srv/`, `/log/` and
+`/run/` stand for directories of the comparison.
 """
 
 import json
@@ -114,7 +114,7 @@ def value(request):
 
 
 def together(requests, act=None):
-    """What requests get that are made at once, and what an action meanwhile finds."""
+    """The responses to concurrent requests, and the result of an action meanwhile."""
     def make(side):
         answers = [None] * len(requests)
 
@@ -181,7 +181,7 @@ def killed(request, low, high):
 
 def after_the_response(name):
     def is_reached(side):
-        """Whether a script goes on after its response beyond the time limit."""
+        """Whether a script continues after its response beyond the time limit."""
         body = side.ask(f"/finish.php?to={side.name}-{name}")[2]
         return body.decode(), until(lambda: (side.tmp / "run" / f"{side.name}-{name}").exists())
     return is_reached
@@ -209,7 +209,7 @@ def lines(path, number, change=lambda line: line):
 
 def in_log(text, expected):
     def has_text(side):
-        """Whether the server's log gets what a script and a program write to standard error."""
+        """Whether the server's log gets the lines that a script and a program write to standard error."""
         status = side.ask(f"/output.php?text={text}")[0]
         parts = [f"{who} writes {text}" for who in ("script", "program")]
         until(lambda: all(part in side.log() for part in parts) or not expected)
@@ -220,7 +220,7 @@ def in_log(text, expected):
 
 def undecorated(path, text):
     def lines_of_output(side):
-        """The lines of output that have nothing in front of them."""
+        """The lines of output without a prefix."""
         status = side.ask(f"/output.php?text={text}")[0]
         file = lambda: (side.log() if side.is_fpm else side.read(path)).splitlines()
         until(lambda: sum(line.endswith(text) for line in file()) >= 2)
@@ -385,7 +385,7 @@ CASES = [
          [(ended(9), Differs((False, False), (True, True), "requests in progress are completed (PHP-FPM: cut)"))], group="default end"),
     Case("quick-end", "global:process_control_timeout", ONE, {"processes": 1}, [(ended(9), (False, False))], group="quick end"),
 ]
-# {directive: why nothing shows its effect}. A directive with an equivalent is proven in a case or is here.
+# {directive: why no test shows its effect}. A directive with an equivalent is proven in a case or is here.
 UNOBSERVABLE = {
     "pm.max_spawn_rate": "PHP-FPM starts processes once a second, Howdah as requests wait; crates/php-pool/src/worker_count.rs tests it",
     "global:pid": "fpm_proof.py compares the files of all servers that it starts",

@@ -1,8 +1,8 @@
 """Proves the rows of docs/coming-from-nginx.md, one by one.
 
-Each case has a snippet of nginx and what the row of a directive promises in its place, both with a host of its own in few
+Each case has a snippet of nginx and the replacement in the row of a directive, both with a host of its own in few
 processes. Both servers get the same requests; statuses, fields, bodies and lines of logs must be the same, and the
-statuses those that the case names. The body of an upstream or script tells what it was sent.
+statuses those that the case names. The body of an upstream or script has the request that it got.
 """
 
 import json
@@ -46,7 +46,7 @@ FILES = {
 class Side:
     """A running server, as a case sees it."""
 
-    # What the backends were sent, and the lines of requests that have begun.
+    # The requests that the backends got, and the lines of requests that have begun.
     recorders, heads = [], []
 
     def __init__(self, name, tmp, port, host, backends, tls=False):
@@ -119,7 +119,7 @@ def place(text, side):
 
 
 def comparable(side, answer, case):
-    """What must be the same, without the status."""
+    """The parts that must be the same, without the status."""
     status, fields, body = answer
     names = FIELDS + case.fields.lower().split()
     kept = {name: fields[name] for name in names if name in fields}
@@ -164,7 +164,7 @@ class Comparison:
         Side.recorders = [backend.server.recorded for backend in self.backends]
         Side.heads = [backend.server.heads for backend in self.backends]
         first, second, with_tls = [backend.port for backend in self.backends]
-        # Nobody listens at the third address.
+        # No server listens at the third address.
         self.addresses = [first, second, free_port(), with_tls]
         self.nginx_port = free_port()
         self.group_ports = {group: free_port() for group in sorted({case.group for case in cases})}
@@ -302,5 +302,5 @@ def make_certificate(directory):
 
 
 def needs():
-    """What is missing; None if nothing is."""
+    """The missing requirement; None if all are met."""
     return None if Path(nginx.PROGRAM).exists() and fpm.programs() else "nginx and php-fpm"

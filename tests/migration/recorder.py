@@ -1,4 +1,4 @@
-"""A server behind a proxy: its responses tell what it was sent."""
+"""A server behind a proxy: its responses have the requests that it got."""
 
 import http.server
 import json

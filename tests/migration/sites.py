@@ -1,6 +1,6 @@
 """Small trees of the shape of the applications in docs/examples/, and the requests that are compared.
 
-A file ending in `.php` is a script that tells what it learns of its request.
+A file ending in `.php` is a script that returns its view of the request.
 """
 
 TELL = """<?php

@@ -39,7 +39,7 @@ ANSWER = re.compile(r"^(no$|no; |not needed, because )")
 
 
 def tables(peer):
-    """{module: {directive: what takes its place}}. Fails if a directive has two rows."""
+    """{module: {directive: its replacement}}. Fails if a directive has two rows."""
     found = {}
     for module, rows in generate.directives((ROOT / generate.table_of(peer)).read_text()).items():
         names = [name for directives in rows for name in directives.split()]

@@ -4,7 +4,7 @@
     ports       free ports
     apache, nginx, fpm, mariadb   the part of a configuration that all suites share, and the command
 
-A suite adds what its own comparison is about. As root, programs serve as `www-data`, otherwise as the user.
+A suite adds the subject of its own comparison. As root, programs serve as `www-data`, otherwise as the user.
 """
 
 from .ports import free_port  # noqa: F401

@@ -20,7 +20,7 @@ def modules(names):
 
 
 def configuration(directory, names, text, level="warn", root="/etc/apache2", errors=None, server="site.test", name="apache"):
-    """The whole configuration, with modules of these names; `text` is what a suite adds."""
+    """The whole configuration, with modules of these names; `text` is the addition of a suite."""
     user = f"User {plain_user()}\nGroup {plain_user()}\n" if plain_user() else ""
     return f"""ServerRoot {root}
 DefaultRuntimeDir {directory}

@@ -6,7 +6,7 @@ PROGRAM = "/usr/sbin/nginx"
 
 
 def configuration(directory, http, level="info", processes=1, connections=1024, more=""):
-    """The whole configuration; `http` is what is in its block, `more` what is beside it."""
+    """The whole configuration; `http` is the content of its block, `more` the text beside it."""
     user = f"user {plain_user()};" if plain_user() else ""
     paths = "\n".join(f"    {name}_temp_path {directory}/{name.split('_')[0]};"
                       for name in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))

@@ -7,11 +7,11 @@ RESERVED = []
 
 
 def free_port():
-    """A port of 127.0.0.1 that nobody listens on, reserved for as long as this process runs.
+    """A port of 127.0.0.1 that no program listens on, reserved for as long as this process runs.
 
     The socket stays bound, so the kernel gives the port neither to another test nor to a client. It
     never listens and permits reuse, so a server that sets SO_REUSEADDR, as servers do, can bind the port.
-    The port has five digits, so that what servers write about it has the same length in each run.
+    The port has five digits, so that servers' texts about it have the same length in each run.
     """
     port = 0
     while port < 10_000:

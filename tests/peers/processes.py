@@ -93,7 +93,7 @@ class Process:
         return "".join(self.log.read_text(errors="replace").splitlines(True)[-lines:])
 
     def wait_for(self, ready, what, pause=0.05):
-        """Waits until `ready` is true; otherwise ends the program, which nobody else knows yet."""
+        """Waits until `ready` is true; otherwise ends the program, which is not in any list yet."""
         try:
             wait_for(f"{what} of {self.name}", ready, [self], pause)
         except BaseException:
@@ -156,7 +156,7 @@ class Programs:
             self.wait_for(f"server on port {port}", lambda: accepts(port))
 
     def told(self):
-        """What all of them have said last."""
+        """The last output of all of them."""
         return "\n".join(program.told() for program in self.running)
 
     def stop(self):
@@ -168,7 +168,7 @@ class Programs:
             program.stop()
 
 
-# ----- what the kernel tells about processes
+# ----- processes as the kernel shows them
 
 
 def stat(pid):
@@ -180,7 +180,7 @@ def stat(pid):
 
 
 def title_of(pid):
-    """What `ps` shows of a process; empty if there is no such process."""
+    """The row of a process in `ps`; empty if the process does not exist."""
     # A process may end between the opening of the file and the reading.
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
@@ -189,7 +189,7 @@ def title_of(pid):
 
 
 def session_of(pid):
-    """The session that a process belongs to; None if there is no such process."""
+    """The session that a process belongs to; None if the process does not exist."""
     fields = stat(pid)
     return int(fields[3]) if fields else None
 

@@ -23,7 +23,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif name == "missing":
             self.send_error(404)
         else:
-            # Without a length nothing but the end of the connection ends it.
+            # Without a length only the end of the connection ends it.
             self.send_response(200)
             self.send_header("Connection", "close")
             self.end_headers()

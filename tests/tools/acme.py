@@ -62,7 +62,7 @@ class Machine:
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def make_ca(self):
-        """The authority's own certificate, and who has issued it."""
+        """The authority's own certificate, and its issuer."""
         self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 9,
                      "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test")
         self.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
@@ -153,7 +153,7 @@ class Machine:
             return response.read() == b"a file"
 
     def handshake(self, name, request=True):
-        """The certificate that a name gets (DER); raises what goes wrong."""
+        """The certificate that a name gets (DER); raises each problem."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with socket.create_connection(("127.0.0.1", TLS), 30) as plain:
@@ -180,7 +180,7 @@ class Machine:
         return eventually(f"there is a certificate for {name}", lambda: self.has(name), patience, self.explain)
 
     def explain(self):
-        """What the server has said."""
+        """The server's output."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return "\n".join([line for line in lines if "TLS handshake" not in line][-20:])
 
@@ -266,7 +266,7 @@ def renewals_under_load_cost_no_handshake(machine):
             try:
                 seen.add(machine.handshake("a.test"))
                 done[0] += 1
-            except Exception as error:  # whatever it is, it is a failure
+            except Exception as error:  # any exception is a failure
                 failed.append(error)
 
     threads = [threading.Thread(target=load) for _ in range(4)]
@@ -291,7 +291,7 @@ def an_authority_that_is_down_stops_nothing(machine):
         time.sleep(0.5)
     shown = machine.status("a.test")
     assert shown["renewal"]["failures"] >= 2 and shown["renewal"]["error"], shown
-    # One that knows nothing of the account.
+    # A server that does not know the account.
     machine.pebble(life=3600)
     machine.configure()
     eventually("there is another", lambda: machine.handshake("a.test") != first, 60, machine.explain)

@@ -2,7 +2,7 @@
 """Three back ends in trouble: one is killed and comes back, one is slow, one flaps.
 
 Clients send GET and POST through Howdah meanwhile. While one back end is well, no GET may fail; and
-no POST may be delivered twice: each has a number, and back ends write down what reaches them.
+no POST may be delivered twice: each has a number, and back ends record the requests that reach them.
 
     tests/tools/flapping.py [--howdah PROGRAM] [--toxiproxy PROGRAM] [--seconds 120]
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A well-behaved client beside a hostile connection of HTTP/2: what of its delay is the server's doing.
+"""A well-behaved client beside a hostile connection of HTTP/2: the part of its delay that the server causes.
 
-One connection at a time does what is known to hurt servers of HTTP/2, as fast as it is let, and comes
+One connection at a time carries out a known attack on servers of HTTP/2, as fast as it is let, and comes
 back as soon as it is cut off. Meanwhile another client asks for a small file at a fixed rate over kept
 connections, and counts from the moment at which it should have asked.
 
 The attacker's own work delays that client too, as they share the processors. So the same attack, with no
 more connections a second, goes in turn to Howdah and to a sink, another process that greets as a server
-of HTTP/2 does, drops what comes and cuts floods off; the client asks Howdah both times. Told are its
+of HTTP/2 does, drops the bytes that come and cuts floods off; the client asks Howdah both times. Told are its
 medians of p50 and p99 beside both, their ratios, how far apart its p99s were beside the sink alone,
 the processor time of the router, by how much its memory grows at most, and how many connections and
-bytes the attack took. Where nobody attacks the ratios tell how much is chance. None of the attacks
-needs answers; a server that sends what it is asked for, and whose client takes it, has that work as well.
+bytes the attack took. Without an attack, the ratios show the effect of chance. None of the attacks
+needs answers; a server that sends answers, and whose client takes them, has that work as well.
 
     tests/tools/hostile_http2.py [--howdah PROGRAM] [--rounds 5] [--seconds 2] [--only NAME...]
 """
@@ -76,7 +76,7 @@ GET, POST = request(b"GET", b"/small.txt"), request(b"POST", b"/small.txt")
 LARGE = request(b"GET", b"/large.bin")
 ASK = END_STREAM | END_HEADERS
 SHORT = request(b"POST", b"/small.txt", (b"content-length", b"1"))
-# What makes a server reset a stream (CVE-2025-8671).
+# Frames that make a server reset a stream (CVE-2025-8671).
 PROVOCATIONS = (
     lambda s: frame(HEADERS, ASK, s, GET) + frame(WINDOW_UPDATE, 0, s, bytes(4)),
     lambda s: frame(HEADERS, ASK, s, GET) + 2 * frame(WINDOW_UPDATE, 0, s, b"\x7f\xff\xff\xff"),
@@ -112,7 +112,7 @@ def flood(one, before=b""):
 
 
 NOBODY = "nobody"
-# What a connection begins with, what it sends, and whether it reads what comes; connections take turns.
+# The first bytes of a connection, the bytes that follow, and whether it reads responses; connections take turns.
 ATTACKS = {
     "resets": [(b"", lambda: streams(lambda s: frame(HEADERS, ASK, s, GET) + frame(RST_STREAM, 0, s, CANCEL)), True),
                *((b"", lambda one=one: streams(one), True) for one in PROVOCATIONS)],
@@ -141,7 +141,7 @@ ATTACKS = {
 # -- the hostile one --
 
 def attack(name, port, seconds, rate):
-    """Goes on until its time is over, with at most so many connections a second. Prints how many it had a second,
+    """Continues until its time is over, with at most so many connections a second. Prints how many it had a second,
     and how many bytes were taken."""
     begun, taken, number = time.monotonic(), 0, 0
     end = begun + seconds
@@ -183,7 +183,7 @@ def talk(connection, parts, reads, end):
 # -- the inert one --
 
 def sink():
-    """Greets, drops what comes, and cuts floods off after less than Howdah reads of most."""
+    """Greets, drops the bytes that come, and cuts floods off after less than Howdah reads of most."""
     room = bytearray(16 << 10)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `.htaccess` files of a site can cost the visitors of another one.
+"""Costs of a site's `.htaccess` files for the visitors of another one.
 
 For each attack, a server starts with two sites. A visitor with priority over everything else asks the second site for a
 file and a script in turn, first in peace, then while clients ask the first site for what its `.htaccess` files make as
@@ -9,7 +9,7 @@ the attackers were answered, and the largest memory of the router. An answer cou
 twice that of a plain file that the same clients ask for as fast as they can (`flood`), or of peace; or if the longest one
 takes 100 ms longer than the longest in peace.
 
-That takes root (for the user of the first site), htpasswd, a release build, and a machine that does nothing else.
+That takes root (for the user of the first site), htpasswd, a release build, and an idle machine.
 
     tests/tools/htaccess_attacks.py [--howdah PROGRAM] [--seconds 5] [--clients 8] [ATTACK ...]
 """
@@ -280,7 +280,7 @@ def largest_memory(server):
 
 
 def measure(make, options, directory):
-    """Runs an attack. Returns the figures in peace and under attack, failures, what the attackers were answered, and the
+    """Runs an attack. Returns the figures in peace and under attack, failures, the answers to the attackers, and the
     memory of the router."""
     for site in ("attacker", "visited"):
         (directory / site).mkdir()

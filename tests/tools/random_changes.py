@@ -90,7 +90,7 @@ class Site:
         return pages
 
     def restore(self):
-        """Writes every file of the site, whatever is in its place."""
+        """Writes every file of the site, and replaces any other content."""
         if self.place.is_symlink() or self.place.is_file():
             self.place.unlink()
         self.place.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def replace(path, content):
 
 
 class Chaos:
-    """The random changes. Each method of CHANGES takes a site and says what it has done."""
+    """The random changes. Each method of CHANGES takes a site and describes its change."""
 
     def __init__(self, chance, server, program, document, environment):
         self.chance, self.server, self.program, self.environment = chance, server, program, environment
@@ -252,7 +252,7 @@ class Chaos:
         if not found:
             return "no shared process to kill"
         pid, title = self.chance.choice(found)
-        # Nothing can be reloaded through a stopped control process, and no change would follow.
+        # A stopped control process cannot reload, so no change would follow.
         stop = [] if "control" in title else [signal.SIGSTOP]
         return self.signal("shared", pid, title, [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, *stop])
 
@@ -331,7 +331,7 @@ class History:
 
 
 class Visitor(threading.Thread):
-    """Asks for the pages of one site until it is told to end. `failures` has what went wrong."""
+    """Asks for the pages of one site until it is told to end. `failures` has the failures."""
 
     def __init__(self, site, plain, secure, chaos, ended):
         super().__init__()

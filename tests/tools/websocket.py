@@ -2,7 +2,7 @@
 """WebSockets through the proxy, judged by Autobahn's test suite (some 500 cases).
 
 Runs the suite's client against an echo server twice, directly and through Howdah, and compares
-case by case: what the server does right without a proxy it must do right behind one.
+case by case: cases that the server passes without a proxy must pass behind one.
 
     tests/tools/websocket.py [--howdah PROGRAM] [--cases '1.*,2.*'] [--tools DIRECTORY]
 
@@ -51,7 +51,7 @@ def python2():
 
 
 def prepare(tools, old):
-    """Installs what is missing; returns the interpreter of the echo server."""
+    """Installs missing packages; returns the interpreter of the echo server."""
     suite, venv = tools / "suite", tools / "venv"
     if not (suite / "autobahntestsuite").exists():
         subprocess.run([old, "-m", "pip", "install", "-q", "--target", suite, SUITE], check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what `run` expects of each case."""
+"""Tests of the expectations of `run` for each case."""
 
 import importlib.machinery
 import importlib.util

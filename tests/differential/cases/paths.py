@@ -1,4 +1,4 @@
-"""Paths: encodings, dot segments, odd names, and paths that try to leave the root or to run what is no script."""
+"""Paths: encodings, dot segments, odd names, and paths to files outside of the root or to non-scripts."""
 
 from urllib.parse import quote
 

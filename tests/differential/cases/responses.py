@@ -1,4 +1,4 @@
-"""What scripts do to responses. The ways are in site/scripts/respond.php."""
+"""Effects of scripts on responses. The ways are in site/scripts/respond.php."""
 
 import re
 
@@ -26,7 +26,7 @@ COOKIE = "Cookie: PHPSESSID=differential{run}{port}"
 
 
 def twice(way):
-    """The answer on a connection that goes on, and the answer after it."""
+    """The answer on a connection that continues, and the answer after it."""
     sent = head("GET", RESPOND + way, close=False) + head("GET", RESPOND + "tiny")
     return raw(f"script {way}, then another request", sent, methods=("GET", "GET"), patience=20.0 if way == "time-limit" else 3.0)
 

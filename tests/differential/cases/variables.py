@@ -1,4 +1,4 @@
-"""What scripts see: $_SERVER in full, PATH_INFO, superglobals, settings."""
+"""Values that scripts see: $_SERVER in full, PATH_INFO, superglobals, settings."""
 
 from differ.case import get, post, raw, request, head
 

@@ -1,4 +1,4 @@
-"""What a case is, and short ways to write requests down as exact bytes.
+"""Cases, and short ways to write requests down as exact bytes.
 
 `{port}` in a request becomes the port of the server that it is sent to, `{run}` a word that is new
 in each run. All ports have five digits, so lengths stay the same.
@@ -19,7 +19,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Case:
-    """One connection: what is sent on it and how the answers are looked at."""
+    """One connection: the bytes that are sent, and the reading of the answers."""
 
     name: str
     steps: tuple

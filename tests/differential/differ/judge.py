@@ -81,7 +81,7 @@ def matches(name, pattern):
 
 @dataclass
 class Verdict:
-    """What was decided about a case."""
+    """The decision about a case."""
 
     case: object
     passed: bool

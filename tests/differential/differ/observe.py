@@ -9,7 +9,7 @@ import re
 # Written by every server in its own way, checked by the framing or of no meaning.
 LEFT_OUT = {"date", "server", "connection", "keep-alive", "transfer-encoding", "content-length", "etag"}
 
-# Lists whose order and spaces mean nothing.
+# Lists whose order and spaces have no meaning.
 LISTS = {"allow", "vary"}
 
 
@@ -85,7 +85,7 @@ def observe_answer(answer, case, method):
     return aspects
 
 
-# What no answer may hold: source of scripts, and files from outside of the document root.
+# Forbidden in every answer: source of scripts, and files from outside of the document root.
 SECRETS = (b"<?php", b"secret-in-source", b"root:x:0:0")
 
 

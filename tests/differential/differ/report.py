@@ -1,4 +1,4 @@
-"""What is printed at the end, and docs/differences.md."""
+"""The output at the end, and docs/differences.md."""
 
 from .judge import PEERS, TITLES, matches
 
@@ -44,7 +44,7 @@ def counted(words):
 
 
 def peer_words(entry, peer, cases):
-    """What a peer does where the entry applies: the first aspect that the entry sets apart."""
+    """The behaviour of a peer where the entry applies: the first aspect that the entry sets apart."""
     words = []
     for verdict in cases:
         seen = verdict.seen

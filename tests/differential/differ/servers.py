@@ -39,7 +39,7 @@ class Server:
         self.programs.wait_for_ports(self.ports.values())
 
     def state(self):
-        """How its programs have ended, and what they have said last."""
+        """How its programs have ended, and their last output."""
         return self.programs.told()
 
     def stop(self):

@@ -18,7 +18,7 @@ class Answer:
     fields: list = field(default_factory=list)
     body: bytes = b""
     interim: list = field(default_factory=list)
-    # "complete", or what is wrong with it.
+    # "complete", or the mistake.
     framing: str = "complete"
     # Seconds from the first byte of the body to its end.
     spread: float = 0.0
@@ -38,7 +38,7 @@ class Exchange:
 
 
 class Silent(Exception):
-    """Nothing more came within the time allowed."""
+    """No more bytes came within the time allowed."""
 
 
 class Ended(Exception):
@@ -228,7 +228,7 @@ def exchange(port, case, run):
             if answers[-1].framing != "complete":
                 break
         closes = any("close" in value.lower() for answer in answers[-1:] for value in answer.get("connection"))
-        # Who says that it closes the connection has time to do so.
+        # A server that says that it closes the connection has time to do so.
         end = finish(reader, case.patience if closes else 0.15)
         extra = reader.buffer
     except Silent:

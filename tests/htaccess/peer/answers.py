@@ -1,4 +1,4 @@
-"""Turns answers into aspects that can be compared, and says what is left out and why."""
+"""Turns answers into aspects that can be compared, and names the aspects that are left out, with reasons."""
 
 import gzip
 import re
@@ -143,7 +143,7 @@ def mask(text, port):
 
 
 def masked_body(text):
-    """A body without what each server writes in its own way."""
+    """A body without the parts that each server writes in its own way."""
     # ServerSignature: the name of the server.
     text = re.sub(r"<address>.*?</address>\n?", "", text)
     kept = []

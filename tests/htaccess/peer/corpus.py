@@ -21,7 +21,7 @@ A file holds cases in this form:
       @ user:password
 
 `--- NAME` begins a file, with options behind the name: `escaped` (`\xNN`, `\n`, `\r`, `\t` and `\\` stand
-for bytes, and a line that ends in a backslash goes on), `open` (no line break at the end), `mode=600`,
+for bytes, and a line that ends in a backslash continues), `open` (no line break at the end), `mode=600`,
 `owner=www-data`, `mtime=1700000000`. `--- NAME/` is an empty directory, `--- NAME -> TARGET` a symbolic
 link, `--- NAME @ SHARED` a copy of a file in shared/.
 
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass
 class Request:
-    """A request, and what Apache answers."""
+    """A request, and Apache's answer."""
 
     method: str
     target: bytes
@@ -221,7 +221,7 @@ def begin_file(words, where):
 
 
 def finish_file(entry, lines):
-    """Sets the content of a file; empty lines before the next mark belong to nothing."""
+    """Sets the content of a file; empty lines before the next mark are ignored."""
     if entry.link or entry.is_directory or entry.options is None:
         return
     while lines and lines[-1] == "":

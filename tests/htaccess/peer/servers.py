@@ -95,5 +95,5 @@ ServerName 127.0.0.1
 """
 
     def error_lines(self):
-        """What Apache has logged so far."""
+        """The lines that Apache has logged so far."""
         return self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []

@@ -1,6 +1,6 @@
 """Proofs of the table in docs/coming-from-nginx.md, a module for each group of nginx's modules.
 
-A case has a snippet for nginx and what the table promises in its place. Both are written as in a real configuration:
+A case has a snippet for nginx and the replacement in the table. Both are written as in a real configuration:
 `/srv/`, `/var/log/`, `/run/php.sock` and `10.0.0.1:8080` stand for places of the comparison.
 """
 
@@ -16,7 +16,7 @@ class Case:
     name: str
     rows: str  # The directives that are proven.
     nginx: str  # In the `server`.
-    # Requests, or functions that get a side (a running server) and return what both must have in common.
+    # Requests, or functions that get a side (a running server) and return the part that both must have in common.
     # A request is "STATUS METHOD TARGET", with fields and "body=TEXT" behind "|". "503/429" is nginx's and Howdah's.
     requests: list
     action: dict | None = None  # The only step,
@@ -25,7 +25,7 @@ class Case:
     document: dict = field(default_factory=dict)  # Further sections; of `routes`, further named ones.
     group: str = "plain"  # Cases of a group share a process of Howdah, and its settings.
     listener: dict | None = None  # A listener of its own, with these keys.
-    listen: str = ""  # What follows the address in nginx's `listen`.
+    listen: str = ""  # The words after the address in nginx's `listen`.
     fields: str = ""  # Response fields to compare, in addition to the usual ones.
     log: str = ""  # A file below /var/log/ whose lines are compared.
     lines: int | None = None  # Number of its lines.

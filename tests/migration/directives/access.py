@@ -42,7 +42,7 @@ def while_one_waits(request):
 
 def mirrored(request):
     def copies(side):
-        """What a second server gets, without the fields that each server adds of its own."""
+        """The request that a second server gets, without the fields that each server adds of its own."""
         line = request.split(" | ")[0]
 
         def copied():

@@ -31,7 +31,7 @@ def idle_connection(side):
 
 
 def slow_reader(side):
-    """A client that reads nothing does not get all of a large file."""
+    """A client that does not read does not get all of a large file."""
     with side.connect() as client:
         client.sendall(f"GET /big.bin HTTP/1.1\r\nHost: {side.host}\r\n\r\n".encode())
         time.sleep(3)

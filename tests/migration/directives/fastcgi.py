@@ -6,7 +6,7 @@ import time
 from . import Case, at_once, cache_status
 
 FPM = {"type": "fastcgi", "server": "unix:/run/php.sock", "root": "/srv/php"}
-# What a configuration with PHP-FPM has, below a `location`.
+# The content of a `location` with PHP-FPM.
 PASS = """include fastcgi_params; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_pass unix:/run/php.sock;"""
 
 REPLY = """<?php

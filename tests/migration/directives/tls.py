@@ -33,7 +33,7 @@ def must_be(found, expected):
 
 
 def connected(side, context, session=None, after=None, names=()):
-    """What is asked of a connection once it has a response, or "refused". The client requests the first of the names, or that of the side."""
+    """A property of a connection once it has a response, or "refused". The client requests the first name, or that of the side."""
     name = [*names, side.host][0]
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -76,7 +76,7 @@ def group(side):
 
 
 def stapled(side):
-    """What the server says about its certificate in the handshake."""
+    """The server's statement about its certificate in the handshake."""
     shown = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{side.port}", "-status"],
                            input=b"", capture_output=True, timeout=60).stdout.decode()
     return must_be(re.findall(r"OCSP Response Status: (\w+)|Cert Status: (\w+)", shown), [("successful", ""), ("", "good")])
@@ -94,7 +94,7 @@ def resumed(expected, pause=0.0):
 
 def client_certificate(expected):
     def verdicts(side):
-        """What clients get with and without a certificate: the verdict of the server, or no page."""
+        """Results of clients with and without a certificate: the verdict of the server, or no page."""
         return must_be(verdicts_on_clients(side), expected)
     return verdicts
 
