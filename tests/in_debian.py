@@ -5,8 +5,8 @@
 
 The root of the release is made with mmdebstrap, from the mirror that apt uses here, and kept in .build/debian for
 the next run. The command sees this tree, cargo's downloads and the Rust toolchain as they are here; files that
-it writes there are dropped at the end. Its build is kept. It runs in namespaces of its own for mounts and processes, which
-end with it: no mount is ever visible to this system, and no process is left.
+it writes there are dropped at the end. Its build is kept. It runs in namespaces of its own for mounts and processes,
+which end with it: no mount is ever visible to this system, and no process is left.
 
 It takes root and the packages mmdebstrap and debian-archive-keyring. If it cannot run here, it says why on a line that
 begins with "skipped: ", and ends with status 0.
