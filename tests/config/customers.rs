@@ -24,7 +24,7 @@ fn add(directory: &Path, name: &str, index: &str, tls: SocketAddr) {
     open_to_all(&directory.join(name), 0o755);
     open_to_all(&root, 0o755);
     fs::write(root.join("index.php"), index).unwrap();
-    // The user of the example is none of this machine.
+    // The user of the example does not exist on this machine.
     let file = example("\"www.shop.example\"").replace(", \"user\": \"shop\"", "");
     let directory_name = directory.to_str().unwrap();
     let file = file.replace("/srv", directory_name).replace("/etc/howdah", directory_name);

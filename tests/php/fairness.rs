@@ -1,4 +1,4 @@
-//! Turns in the queue: a client with many requests does not hold up others.
+//! Turns in the queue: a client with many requests does not delay others.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

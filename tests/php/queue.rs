@@ -49,9 +49,9 @@ fn a_thousand_requests_at_once_are_all_served_in_the_order_they_came() {
         .collect();
     // Alone, the scripts take 1.25 s.
     println!("they took {:?}", begun.elapsed());
-    // The machine may hold a worker up between taking a request and taking its number, for as long
-    // as it likes, while the others continue: the request is late. But only those that a worker has
-    // can be overtaken, so none is early by more than the other workers have.
+    // The machine may hold a worker up between taking a request and taking its number, for any
+    // time, while the others continue: the request is late. But only those that a worker has can be
+    // overtaken, so none is early by more than the other workers have.
     for (sent, number) in numbers.iter().enumerate() {
         let is_early = sent > number + 2 * (WORKERS as usize - 1);
         assert!(!is_early, "request {sent} was number {number}: {numbers:?}");

@@ -52,7 +52,7 @@ pub struct Receiving {
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     position: Position,
-    /// Bytes of a purge; `None` if it is none.
+    /// Bytes of a purge; `None` if the entry is no purge.
     message: Option<Vec<u8>>,
     /// Position of the purge before it, if it names one.
     after: Option<Position>,
@@ -195,7 +195,7 @@ async fn ask(connection: &Connection, command: &Cmd) -> Result<Value, String> {
     }
 }
 
-/// Reads the hash with the last purges. A field that is none is left out.
+/// Reads the hash with the last purges. An invalid field is left out.
 fn read_last(answer: Value) -> LastEntries {
     let mut last = LastEntries::default();
     let mut add = |field: Value, value: Value| {

@@ -165,7 +165,7 @@ static ERROR_PAGE: Shape = Shape {
         Key::switch(
             "keep_status",
             true,
-            "Keeps the status of the error, whatever status the action returns",
+            "Keeps the status of the error instead of the status of the action",
         ),
     ]],
 };

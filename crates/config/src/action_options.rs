@@ -30,7 +30,7 @@ pub(crate) static KEYS: &[Key] = &[
     .default("{}")
     .details(
         "Fields of these names that the response has are replaced. **Howdah:** a value whose \
-         variables are empty sets nothing, and the response keeps its own fields (Unit sends an \
+         variables are empty has no effect, and the response keeps its own fields (Unit sends an \
          empty field). **Howdah:** an object with `value` and `\"always\": true` also applies to \
          errors (nginx's `add_header … always`, `proxy_hide_header`). Of several actions on the \
          way of a request, those of the last one count: write them in the steps of a route, not \

@@ -162,7 +162,7 @@ impl Config {
         })
     }
 
-    /// Reads a document. It is of no use if there are mistakes.
+    /// Reads a document. The result is unusable if there are mistakes.
     fn read(
         document: Value,
         defaults: &Defaults,

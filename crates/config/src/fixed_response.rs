@@ -17,9 +17,9 @@ pub(crate) const RETURN_KEYS: &[Key] = &[
     )
     .details(
         "Without `body`, codes from 400 to 599 have an error page, others an empty body. \
-         **Howdah:** 444 without `body` sends nothing, as in nginx: the connection is closed, \
-         with HTTP/2 the stream reset, whatever `error_pages` say; the access log has the status \
-         444. With `--unit` it is a status like others",
+         **Howdah:** 444 without `body` closes the connection without a response, as in nginx; \
+         with HTTP/2, it resets the stream. `error_pages` have no effect on it, and the access \
+         log has the status 444. With `--unit` it is a status like others",
     )
     .kind()
     .unit(),
@@ -104,7 +104,7 @@ impl Return {
         if let (true, false, Some(node)) =
             (keep_query, object.has("location"), object.optional("keep_query"))
         {
-            return Err(node.invalid("means nothing without \"location\""));
+            return Err(node.invalid("has no effect without \"location\""));
         }
         let body = object.read("body", |node| {
             let body = templates::read(node)?;

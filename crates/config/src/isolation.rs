@@ -66,7 +66,7 @@ pub(crate) static ISOLATION: Shape = Shape {
             "sandbox",
             Kind::Either(&[Kind::Switch, Kind::Object(&SANDBOX)]),
             "Restrictions by the kernel: `true` restricts files to the application's and the \
-             system's, `false` restricts nothing",
+             system's, `false` lifts all restrictions",
         )
         .default("signals and tracing")
         .details(

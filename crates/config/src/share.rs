@@ -188,7 +188,7 @@ pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
     let read = |name: Node<'_>| {
         let text = name.text()?;
         if text.contains('$') {
-            return Err(name.invalid("must not contain \"$\", as variables mean nothing here"));
+            return Err(name.invalid("must not contain \"$\", as variables have no effect here"));
         }
         if text.split('/').any(|segment| segment == "..") {
             Err(name.invalid(

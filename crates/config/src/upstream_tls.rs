@@ -79,7 +79,7 @@ impl UpstreamTls {
             certificate: object.read("certificate", read_certificate)?,
         };
         if let (false, Some(node)) = (tls.verify, object.optional("authorities")) {
-            return Err(node.invalid("means nothing while \"verify\" is false"));
+            return Err(node.invalid("has no effect while \"verify\" is false"));
         }
         object.end()?;
         Ok(Some(tls))

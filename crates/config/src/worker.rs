@@ -13,7 +13,7 @@ pub(crate) static WORKER: Shape = Shape {
             .default("that of the application")
 .details(
     "With `targets`, relative to the root of the first. All requests of the application go to it, \
-     whatever their paths"),
+     regardless of their paths"),
         Key::new("warm_up", Kind::Text, "Path that is requested before the first process starts")
             .default("none")
 .details(

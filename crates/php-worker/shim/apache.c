@@ -9,10 +9,10 @@
 
 #include "zend_smart_str.h"
 
-/* Begins a line of a response's head that is a variable for the router. No field has such a name. */
+/* Begins a line of a response's head that is a variable for the router. No field has this name. */
 #define VARIABLE_LINE "\x01" "env:"
 
-/* Maximum length of such a line, and of all in a head, in bytes. Longer lines are not sent. */
+/* Maximum length of a line of a variable, and of all in a head, in bytes. Longer lines are not sent. */
 #define MAX_LINE 256
 #define MAX_LINES 4096
 

@@ -3,7 +3,7 @@
  *
  * Each script runs in its own directory. Code of it that runs after it, such as shutdown functions, and
  * all that runs before the next script, run in the working directory of the application. A worker stays in
- * the directory of its script if nothing of the script runs after it, and enters it again only if the path
+ * the directory of its script if no part of the script runs after it, and enters it again only if the path
  * of the next script may lead elsewhere: two system calls less for each request.
  */
 #include "internal.h"
@@ -112,7 +112,7 @@ void howdah_enter_directory_of(const char *path, const zend_stat_t *script, bool
     entered.path[len] = '\0';
     entered.script = *script;
     if (is_link) {
-        entered.script.st_ino = 0; /* It says nothing about the directory. */
+        entered.script.st_ino = 0; /* It does not identify the directory. */
     }
     if (chdir(entered.path) == 0) {
         has_moved = false;
@@ -165,7 +165,7 @@ static bool logs_to_relative_path(void)
     return path && *path && *path != '/';
 }
 
-/* True if the directory makes a difference for what PHP does between this script and the next one. */
+/* True if PHP's work between this script and the next one depends on the directory. */
 static bool is_directory_used(void)
 {
     return BG(user_shutdown_function_names) || Z_TYPE(SG(callback_func)) != IS_UNDEF

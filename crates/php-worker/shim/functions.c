@@ -44,7 +44,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
 ZEND_END_ARG_INFO()
 
-/* Ends the response while the script goes on. Its further output is dropped; unlike under PHP-FPM,
+/* Ends the response while the script continues. Its further output is dropped; unlike under PHP-FPM,
    output does not end the script. */
 ZEND_FUNCTION(fastcgi_finish_request)
 {

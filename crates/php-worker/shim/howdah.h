@@ -85,7 +85,7 @@ enum howdah_end {
     HOWDAH_END_DIRECTORY = 8,
     /* opcache_reset(): the application starts again. */
     HOWDAH_END_RESTART = 9,
-    /* More of what could not be restored. */
+    /* More state that could not be restored. */
     HOWDAH_END_SIGNALS = 10,
     HOWDAH_END_LIMITS = 11,
     HOWDAH_END_IDENTITY = 12,
@@ -148,7 +148,7 @@ struct howdah_callbacks {
     void (*head_begin)(void *context, uint32_t status, const char *reason, size_t len);
     void (*head_field)(void *context, const char *line, size_t len);
     int (*head_end)(void *context, int informational);
-    /* Completes the response while the script goes on. Returns 0 if it was complete before. */
+    /* Completes the response while the script continues. Returns 0 if it was complete before. */
     int (*finish)(void *context);
     /* Reads the request's body. Returns fewer bytes than requested only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
@@ -244,7 +244,7 @@ int64_t howdah_php_memory_limit(void);
  * once, before howdah_php_start or while its start pauses. */
 void howdah_php_set_sendmail(const char *program);
 
-/* The value of a setting, or null if nothing has it. Valid after howdah_php_start, until it is changed. */
+/* The value of a setting, or null if it is not set. Valid after howdah_php_start, until it is changed. */
 const char *howdah_php_setting(const char *name, size_t len);
 
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */

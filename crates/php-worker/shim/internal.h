@@ -51,7 +51,7 @@ static inline const struct howdah_request *howdah_client_request(void)
 const struct howdah_string *howdah_param(const char *name, size_t len);
 #define HOWDAH_PARAM(name) howdah_param(name, sizeof(name) - 1)
 
-/* Returns the value as a C string; null if there is no such parameter. */
+/* Returns the value as a C string; null if the parameter does not exist. */
 static inline char *howdah_value(const struct howdah_string *value)
 {
     return value ? (char *)value->data : NULL;
@@ -235,7 +235,7 @@ enum howdah_end howdah_settle_exception(void);
 /* Sessions of requests to a worker script, see resident_session.c. This is called once, before the others. */
 void howdah_find_sessions(void);
 void howdah_auto_start_session(void);
-/* Writes the session if functions of the script store it. Returns why the script must not go on, or 0. */
+/* Writes the session if functions of the script store it. Returns why the script must not continue, or 0. */
 enum howdah_end howdah_write_user_session(void);
 /* Writes and closes the session. Functions that store sessions stay those that the script has set. */
 enum howdah_end howdah_end_session(void);

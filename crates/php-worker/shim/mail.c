@@ -2,7 +2,7 @@
  * mail(): sends messages in this process.
  *
  * PHP writes a message to the program of sendmail_path, which it starts through a shell. Where that is
- * Howdah's own program, the message is kept in memory instead, and this process does what the program
+ * Howdah's own program, the message is kept in memory instead, and this process does the work that the program
  * would do: it takes no shell, which a root directory of an application need not have, and a failure
  * is logged with the script and line. Other commands are started as ever.
  */

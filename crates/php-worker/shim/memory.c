@@ -13,7 +13,7 @@
 
 void howdah_php_release_memory(void)
 {
-    /* Between requests nothing is allocated there; if an extension has allocated something, its
+    /* Between requests no block is allocated there; if an extension has allocated one, its
        memory must stay. USE_ZEND_ALLOC=0 replaces the heap by malloc(). */
     if (is_zend_mm() && zend_memory_usage(false) == 0) {
         char *chunk = (char *)((uintptr_t)zend_mm_get_heap() & ~(uintptr_t)(ZEND_MM_CHUNK_SIZE - 1));

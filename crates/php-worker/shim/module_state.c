@@ -96,7 +96,7 @@ static void restore_values(void)
 
 VALUES(WATCHED_VALUE)
 
-/* ---- what cannot be set back, or not always ---- */
+/* ---- state that cannot be set back, or not always ---- */
 
 static struct {
     bool xml, entity_loader, identity, codeset, search, assert_callback, log;
@@ -415,7 +415,7 @@ void howdah_forget_random_state(void)
     zend_module_entry *gmp = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("gmp"));
 
     howdah_forget_random_seeds();
-    /* Forgets the generator of gmp_random_bits() and its like, and nothing else. */
+    /* Forgets only the generator of gmp_random_bits() and its like. */
     if (gmp && gmp->request_shutdown_func) {
         gmp->request_shutdown_func(gmp->type, gmp->module_number);
     }
@@ -435,7 +435,7 @@ static void forget_calls(void)
         BG(strtok_last) = NULL;
     }
     howdah_call("libxml_clear_errors", &cleared);
-    /* Forgets json_last_error(), and nothing else. */
+    /* Forgets only json_last_error(). */
     if (json && json->request_startup_func) {
         json->request_startup_func(json->type, json->module_number);
     }

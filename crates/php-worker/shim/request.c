@@ -153,7 +153,7 @@ static int refuse_script(const char *path, uint64_t name_rule)
     if (!is_script) {
         return 403;
     }
-    /* A file that everybody can read needs no access(). */
+    /* A file that all users can read needs no access(). */
     if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
         is_denied = true;
         return 403;

@@ -235,7 +235,7 @@ static enum howdah_end end_output(void (*step)(void))
     volatile enum howdah_end end;
 
     if (howdah_client_request() == NULL) {
-        /* No client gets the output, and the process shall go on. */
+        /* No client gets the output, and the process shall continue. */
         step();
         return howdah_settle_exception();
     }
@@ -263,7 +263,7 @@ static void send_head(void)
     php_header();
 }
 
-/* Ends the response and frees what belongs to it. Returns why the script must not go on, or 0; then
+/* Ends the response and frees its memory. Returns why the script must not continue, or 0; then
    php_request_shutdown() has to do the rest. */
 static enum howdah_end end_request(void)
 {
@@ -338,7 +338,7 @@ static void call_exception_handler(void)
     }
 }
 
-/* Calls the script's function. Returns why the script must not go on, or 0. */
+/* Calls the script's function. Returns why the script must not continue, or 0. */
 static enum howdah_end call_handler(void)
 {
     zval result;
@@ -391,7 +391,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
 
     if (end == HOWDAH_END_EXIT || end == HOWDAH_END_FATAL || end == HOWDAH_END_TIMEOUT
         || end == HOWDAH_END_DISCONNECTED) {
-        /* The script must not go on: its functions were left in the middle. As at the end of a request
+        /* The script must not continue: its functions were left in the middle. As at the end of a request
            of another application, shutdown functions run and may still write to the client. */
         outcome->peak_memory = zend_memory_peak_usage(1);
         outcome->broken = 1;
@@ -421,10 +421,10 @@ static void begin_pause(void)
     start_output();
     sapi_activate();
     howdah_messages_to_log();
-    /* The rest of the request's time limit applies: its timer goes on. */
+    /* The rest of the request's time limit applies: its timer continues. */
 }
 
-/* Ends the request without a client: the boot, or a pause. Returns why the script must not go on, or
+/* Ends the request without a client: the boot, or a pause. Returns why the script must not continue, or
    0. */
 static enum howdah_end end_pause(void)
 {

@@ -4,7 +4,7 @@
  *
  * PHP sets a timer of processor time, the handler of its signal and the signal mask when a request begins,
  * sets the timer again when the script begins, and clears it at the end: four system calls. Here, the timer
- * goes on from one request to the next, and a limit is a time on the clock of the process's processor
+ * continues from one request to the next, and a limit is a time on the clock of the process's processor
  * time. If the timer expires before the limit of the present request, it is set to the rest. The worker
  * knows the time at which a request begins, so the clock is only read for set_time_limit() and after a body.
  *
@@ -97,7 +97,7 @@ static void set_handler(void)
     zend_signal(SIGPROF, on_timer);
 }
 
-/* Sets the limit of what begins at the time `start`. */
+/* Sets a limit that begins at the time `start`. */
 static void set_limit(int64_t start, zend_long seconds, bool is_new_request)
 {
     int64_t duration = (int64_t)seconds * SECOND;

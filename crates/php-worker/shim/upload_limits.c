@@ -1,6 +1,6 @@
 /*
  * Lines in the log about bodies and files above PHP's limits. PHP drops them: it has a message of its own for bodies
- * only, which log_errors can switch off, and scripts often say nothing about a file that did not arrive.
+ * only, which log_errors can switch off, and scripts often do not mention a file that did not arrive.
  */
 #include "internal.h"
 

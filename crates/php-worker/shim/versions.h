@@ -18,7 +18,7 @@
 #error "howdah-php needs a PHP without thread safety (NTS)"
 #endif
 
-/* 8.2 has moved random numbers to an extension of their own. In 8.1 nothing can reach the state of the
+/* 8.2 has moved random numbers to an extension of their own. In 8.1 no code can reach the state of the
  * combined generator: if a preload script calls lcg_value(), each worker continues from the same value,
  * as under PHP-FPM. */
 #if PHP_VERSION_ID >= 80200

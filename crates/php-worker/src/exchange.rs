@@ -37,7 +37,7 @@ const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
 /// Interval at which a worker that waits for the router checks that it still runs.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum length of a message in the log; longer ones are not logged.
+/// Maximum length of a message in the log: the router writes no record above this size.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The client has disconnected, or the router has ended: the response has no reader.

@@ -29,7 +29,7 @@ const HUNG_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum size of all problems together in bytes, with those of the message to the router in mind.
 const MAX_PROBLEM_BYTES: usize = 64 << 10;
 
-/// Key of a problem that is none: the file of an application that starts has changed.
+/// Key of a notice that is no problem: the file of an application that starts has changed.
 pub(crate) const CHANGED: &str = "changed";
 
 /// An application to look at.

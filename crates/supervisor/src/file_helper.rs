@@ -109,7 +109,7 @@ impl Answer {
 }
 
 /// Says which file is opened or read next. In a process that is not a helper, this has no effect. A
-/// task may take as long as it likes while it says this; if it stops, the error has the last place.
+/// task may take any time while it says this; if it stops, the error has the last place.
 pub fn file_progress(place: &str) {
     if let Some(socket) = SOCKET.get() {
         // If the socket is full, the supervisor has yet to read of progress.

@@ -2,9 +2,9 @@
 //! disk.
 //!
 //! A network drive that does not answer stops the process that opens a file on it, or asks for its
-//! attributes, for as long as it likes. A [`Task`] is therefore carried out by a process that is
-//! forked from this one and sends back the open file. It continues with further tasks until it has
-//! had none for a moment: a document may name thousands of files.
+//! attributes, for any time. A [`Task`] is therefore carried out by a process that is forked from
+//! this one and sends back the open file. It continues with further tasks until it has had none for
+//! a moment: a document may name thousands of files.
 //!
 //! - A task that takes longer than [`SLOW`] does not delay the others: another process does them.
 //! - A task that makes no progress for its [time](Task::timeout) fails. Its process is left alone:

@@ -82,7 +82,7 @@ struct Found {
     generation: u64,
 }
 
-/// Returns the purges; `None` if the file is of no use.
+/// Returns the purges; `None` if the file is unusable.
 fn read_journal(space: &Space, base: u64) -> io::Result<Option<Found>> {
     let header = Header::decode(&read_at(space, 0, PAGE)?);
     let is_usable = |header: &Header| {

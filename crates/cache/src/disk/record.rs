@@ -47,7 +47,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Reads the prefix. `None` if it is none.
+    /// Reads the prefix. `None` if the bytes are no prefix.
     pub fn decode(bytes: &[u8]) -> Option<Prefix> {
         let mut reader = Reader(bytes);
         let id = reader.u64()?;

@@ -14,11 +14,11 @@ pub(super) struct Tolerance<'a> {
     pub(super) found: RefCell<Found>,
 }
 
-/// A file that an earlier reading has found to be of no use.
+/// A file that an earlier reading has found to be unusable.
 #[derive(Clone)]
 pub(super) struct Unusable {
     pub(super) reason: String,
-    /// Its former content is of no use either.
+    /// Its former content is unusable, too.
     pub(super) without_former: bool,
 }
 

@@ -20,7 +20,7 @@ use super::{Expanded, IncludedFiles, Reading, expand_once};
 use crate::definitions::LEFT_OUT;
 use crate::error::Error;
 
-/// Maximum number of readings of a document. Each but the last finds another file of no use.
+/// Maximum number of readings of a document. Each but the last finds another unusable file.
 const MAX_READINGS: usize = 50;
 
 /// Number of readings after which a file is left out with the file that includes it: one customer

@@ -334,7 +334,7 @@ fn error_pages_are_files_or_actions_by_status() {
         assert!(line.contains(message), "{line}");
     }
     let alone = refusal(action(json!({"return": 301, "keep_query": true})));
-    assert!(alone.contains("means nothing without \"location\""), "{alone}");
+    assert!(alone.contains("has no effect without \"location\""), "{alone}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn servers_are_verified_unless_the_document_says_otherwise() {
 #[test]
 fn what_means_nothing_is_refused() {
     for (server, value, message) in [
-        ("127.0.0.1:443", json!({"verify": false, "authorities": "/a"}), "means nothing while"),
+        ("127.0.0.1:443", json!({"verify": false, "authorities": "/a"}), "has no effect while"),
         ("127.0.0.1:443", json!({"verify": "no"}), "must be true or false"),
         ("127.0.0.1:443", json!({"server_name": "a b"}), "must be a host name"),
         ("127.0.0.1:443", json!({"ca": "/a"}), "unknown"),

@@ -22,7 +22,7 @@ const MIN_LENGTH: usize = 48 << 10;
 /// the content.
 const MIN_BUFFERED: u64 = 1 << 20;
 
-/// Maximum length in bytes of content that is copied to a file: copying holds other requests up.
+/// Maximum length in bytes of content that is copied to a file: copying delays other requests.
 const MAX_LENGTH: usize = 1 << 20;
 
 /// Maximum number of files, which are descriptors of this process.

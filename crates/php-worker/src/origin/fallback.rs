@@ -16,7 +16,7 @@ use super::{Event, Kind, MAX_PAUSE, Origin};
 use crate::refusal::Refusal;
 
 /// Time that the worker script may take to boot again before workers are forked from the prototype
-/// instead. A script that never asks for a request must not hold requests up until it is ended.
+/// instead. A script that never asks for a request must not delay requests until it is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Origin {

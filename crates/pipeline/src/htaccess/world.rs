@@ -32,7 +32,7 @@ use super::lookups::{Answer, Lookups, Opener, Wanted};
 use crate::context::Context;
 
 /// Most times that a request waits for a file that is being written. A file that never settles must
-/// not hold up its site.
+/// not block its site.
 const MAX_ROUNDS: u32 = 3;
 /// The same for a file that is empty.
 const MAX_ROUNDS_OF_EMPTY: u32 = 60;

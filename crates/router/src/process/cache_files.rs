@@ -18,7 +18,7 @@ use super::control_thread::{ControlThread, text};
 /// Interval at which files that are in use are asked for.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time in which everything must be written when the server ends. Otherwise the file is of no use
+/// Time in which everything must be written when the server ends. Otherwise the file is useless
 /// after a restart of the machine.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 

@@ -33,7 +33,7 @@ struct Memory {
 /// Memory of a machine that does not report it.
 const UNKNOWN_MEMORY: Memory = Memory { total: 1 << 30, available: 512 << 20 };
 
-/// Value in bytes from which on a limit is none.
+/// Value in bytes from which on a limit counts as no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Minimum number of ticks between two readings of the idle time. A hundred are a second of one

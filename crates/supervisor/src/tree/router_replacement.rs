@@ -290,7 +290,7 @@ impl Tree {
         }
     }
 
-    /// Tells the routers beside the current one that the server ends: the next one is of no use,
+    /// Tells the routers beside the current one that the server ends: the next one is not needed,
     /// and a former one ends at once if the others do.
     pub(super) fn end_other_routers(&self, is_graceful: bool) {
         for other in &self.replacement.others {

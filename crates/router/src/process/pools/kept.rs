@@ -29,7 +29,7 @@ impl Pools {
         self.applications.iter().any(|app| app.config.name == name && app.is_serving())
     }
 
-    /// Returns true if this configuration of a running application is known to be of no use.
+    /// Returns true if this configuration of a running application is known to be unusable.
     pub(in crate::process) fn is_kept(&self, config: &config::Application) -> bool {
         let mut kept = self.applications.iter().filter_map(|app| app.kept.as_ref());
         kept.any(|kept| kept.refused == *config)

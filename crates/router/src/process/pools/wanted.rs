@@ -3,8 +3,8 @@
 //!
 //! Restarts run beside everything else.
 //!
-//! No application keeps others from their restarts: one that takes long does not hold the next one
-//! up, and one that asks again and again has to wait longer.
+//! No application keeps others from their restarts: one that takes long does not delay the next
+//! one, and one that asks again and again has to wait longer.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
