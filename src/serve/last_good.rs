@@ -18,7 +18,7 @@ pub(super) struct Chosen {
     pub plan: StartupPlan,
     /// `None`: no site is served before the control API gets a configuration.
     pub config: Option<Config>,
-    /// Why it is not the document at its source; `None` if it is.
+    /// Reason why it is not the document at its source; `None` if it is.
     pub refused: Option<String>,
 }
 

@@ -20,7 +20,7 @@ const FILES: u32 = 240;
 /// Connections of a client that wants to have them all.
 const MANY: usize = 400;
 
-/// Where that client is. Others are at 127.0.0.1.
+/// Address of that client. Others are at 127.0.0.1.
 const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Waits until there is a file in the data directory.

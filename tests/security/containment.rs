@@ -85,7 +85,7 @@ pub fn contained(name: &str, test: impl FnOnce(&World)) {
     assert!(text.contains("1 passed"), "there is no test of the name {name}");
 }
 
-/// Why this machine cannot run the tests.
+/// Reason why this machine cannot run the tests.
 fn obstacle() -> Option<String> {
     if !requirements::is_root() {
         return Some("it takes root to make users and namespaces".to_owned());

@@ -106,7 +106,7 @@ fn from_a_sandbox_an_attack_opens_no_file_of_its_users_other_applications() {
     });
 }
 
-/// Why applications cannot be put into a sandbox here.
+/// Reason why applications cannot be put into a sandbox here.
 fn skipped_without_sandbox(world: &World) -> Option<String> {
     // The version that restricts every way to open, make, move and cut a file.
     const FILES: u32 = 3;

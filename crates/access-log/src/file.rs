@@ -43,9 +43,9 @@ pub struct LogFile {
     is_retried: AtomicBool,
     /// Time of the last report that a port is closed.
     refused: Mutex<Option<Instant>>,
-    /// Why it could not be opened, or why a file cannot be written.
+    /// Reason why it could not be opened or cannot be written.
     problem: Mutex<Option<String>>,
-    /// Why it could not be opened again, so that the former file stays in use.
+    /// Reason why it could not be opened again, so that the former file stays in use.
     former: Mutex<Option<String>>,
 }
 

@@ -18,7 +18,7 @@ use crate::store::Store;
 /// Longest time for which the disk is searched.
 const MAX_SEARCH: Duration = Duration::from_secs(1);
 
-/// Where a stored response is: in memory, on the disk, or in both.
+/// Place of a stored response: in memory, on the disk, or in both.
 const MEMORY: &str = "memory";
 pub(crate) const DISK: &str = "disk";
 pub(crate) const BOTH: &str = "memory and disk";

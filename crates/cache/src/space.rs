@@ -21,7 +21,7 @@ use crate::sieve::{Element, Marks};
 pub struct Space {
     /// The file.
     pub file: Arc<File>,
-    /// Where its parts are.
+    /// Places of the parts of the file.
     pub geometry: Geometry,
     free: Mutex<Free>,
 }
@@ -32,7 +32,7 @@ struct Free {
     /// A bit for each chunk.
     used: Vec<u64>,
     count: u32,
-    /// Where the search for free chunks continues.
+    /// Chunk at which the search for free chunks continues.
     cursor: u32,
 }
 

@@ -160,8 +160,8 @@ static HTTP: Shape = Shape {
         )
         .default("8388608")
         .details(
-            "Before PHP sees them, also if `post_max_size` and `upload_max_filesize` are larger. For \
-             uploads of 64 MiB, write 67108864 here, or in the action for them, and set both \
+            "Before PHP sees them, also if `post_max_size` and `upload_max_filesize` are larger. \
+             For uploads of 64 MiB, write 67108864 here, or in the action for them, and set both \
              limits of PHP to `64M`. PHP keeps uploaded files out of its memory, and other bodies \
              in it, so `memory_limit` should be above `post_max_size`. [`howdah \
              check`](../operations.md#checking) notes limits that contradict each other",

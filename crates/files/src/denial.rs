@@ -32,7 +32,7 @@ pub(super) struct Denial {
     pub problem: Problem,
 }
 
-/// Why a path could not be opened.
+/// Reason why a path could not be opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Problem {
     /// Permissions are missing for the wanted access.

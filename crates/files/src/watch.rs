@@ -94,7 +94,7 @@ struct Root<T, A> {
 struct State<T, A> {
     /// The directory at the path of the root; `None` while the root cannot be watched.
     found: Option<Inspected>,
-    /// When it was last looked at.
+    /// Time at which it was last looked at.
     checked: Option<Instant>,
     /// Watches on the way to the root.
     way: Vec<(i32, User)>,

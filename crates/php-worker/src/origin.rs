@@ -36,7 +36,7 @@ const HUNG_TIMEOUT: Duration = Duration::from_secs(10);
 /// configuration waits at most a minute for its applications; this message says more.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Why there is no worker then.
+/// Reason why there is no worker then.
 const SLOW: &str = "its template has not forked it in time";
 
 /// Pause before the second boot in a row that fails; it doubles with each further one.

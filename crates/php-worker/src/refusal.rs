@@ -1,9 +1,9 @@
-//! Why a worker that was requested is not started.
+//! Reason why a worker that was requested is not started.
 
 use howdah_wire::messages::FromPrototype;
 use howdah_wire::queue::WorkerId;
 
-/// Why a worker is not started.
+/// Reason why a worker is not started.
 #[derive(Clone)]
 pub struct Refusal {
     /// The reason, for the log.

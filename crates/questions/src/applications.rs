@@ -13,7 +13,7 @@ pub struct ApplicationStatus {
     pub processes: Processes,
     /// Its requests.
     pub requests: ActiveRequests,
-    /// Why it does not run, or why its processes end.
+    /// Reason why it does not run, or its processes end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct WorkerStatus {
     pub template: bool,
     /// Processes that have ended after a request since the start of the server, by the reason.
     pub retired: Named<u64>,
-    /// Why processes run another script for each request; left out if they do not.
+    /// Reason why processes run another script for each request; left out if they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
@@ -135,7 +135,7 @@ pub struct Tuning {
     pub max: u32,
     /// Processes that run.
     pub running: u32,
-    /// Why the application does not run, or why its processes end.
+    /// Reason why the application does not run, or its processes end.
     pub problem: Option<String>,
     /// Measurements.
     pub measured: Measured,

@@ -354,7 +354,7 @@ pub struct PartStatus {
     pub kind: Word,
     /// Name in the configuration.
     pub name: String,
-    /// Why it is out, and the remedy.
+    /// Reason why it is out, and the remedy.
     pub reason: String,
     /// Since when, as an HTTP date.
     pub since: Option<String>,

@@ -23,7 +23,7 @@ const START: &str = "// served by howdah from ";
 pub struct LastDocument {
     /// The document.
     pub document: Vec<u8>,
-    /// When it was taken into use.
+    /// Time at which it was taken into use.
     pub since: SystemTime,
 }
 

@@ -59,7 +59,7 @@ pub struct Options {
     /// Directory in which each document that is served is kept for a start without a valid one;
     /// `None`: none is.
     pub last_document: Option<PathBuf>,
-    /// Why the document at its source is not the one that is served; `None` if it is.
+    /// Reason why the document at its source is not the one that is served; `None` if it is.
     pub refused: Option<String>,
     /// Directory in which certificates are stored; `None`: they are lost at the end.
     pub certificates: Option<PathBuf>,
@@ -98,7 +98,7 @@ pub struct Options {
     /// Listening sockets that were passed to this process. A listener takes the socket that has its
     /// address or its name.
     pub inherited: Vec<InheritedSocket>,
-    /// How this process was started, for an upgrade; `None` if that is not known.
+    /// The way in which this process was started, for an upgrade; `None` if it is unknown.
     pub invocation: Option<Invocation>,
     /// True if the server runs in the background: its standard streams are `/dev/null`.
     pub is_daemon: bool,
@@ -170,7 +170,7 @@ impl PhpProgram {
 pub struct UnusableProgram {
     /// Path of the program.
     pub path: PathBuf,
-    /// Why it does not run, and the remedy.
+    /// Reason why it does not run, and the remedy.
     pub reason: String,
 }
 

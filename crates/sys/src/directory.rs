@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 
-/// Why a directory cannot be used.
+/// Reason why a directory cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnusableDirectory {
     /// The reason, for the administrator.

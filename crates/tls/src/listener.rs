@@ -26,7 +26,7 @@ pub struct TlsListener {
     /// For names without a rule.
     without_rule: Arc<ServerConfig>,
     counters: Arc<Counters>,
-    /// Why no client can use it.
+    /// Reason why no client can use it.
     closed: Option<String>,
 }
 

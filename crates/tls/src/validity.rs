@@ -13,7 +13,7 @@ pub struct Validity {
     pub until: u64,
 }
 
-/// Why a certificate must be looked at.
+/// Reason why a certificate must be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untimely {
     /// The certificate is not valid yet.

@@ -18,7 +18,7 @@ pub struct Process {
     pub parent: u32,
     /// Title, as shown by `ps`.
     pub title: String,
-    /// When it was started, in ticks of the kernel.
+    /// Time at which it was started, in ticks of the kernel.
     started: u64,
 }
 

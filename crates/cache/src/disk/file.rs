@@ -96,7 +96,7 @@ pub(super) struct Journal {
     pub(super) space: Arc<Space>,
     pub(super) half: usize,
     pub(super) generation: u64,
-    /// Where the next record goes.
+    /// Offset of the next record.
     pub(super) end: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Why responses are not kept in a file. It is pure: the time is an argument.
+//! Reasons for responses that are not kept in a file. The module is pure: the time is an argument.
 
 use std::io;
 use std::time::{Duration, Instant};

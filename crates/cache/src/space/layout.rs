@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"HOWDAHCA";
 
-/// Where the parts of a file are.
+/// Places of the parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Size of the file in bytes.

@@ -12,7 +12,7 @@ use crate::node::Node;
 pub struct LeftOut {
     /// The file, or a pattern whose directory cannot be read.
     pub file: PathBuf,
-    /// Why it cannot be used.
+    /// Reason why it cannot be used.
     pub reason: String,
     /// Since when, in seconds since 1970.
     pub since: u64,

@@ -40,7 +40,7 @@ pub(super) struct Directory<T> {
     pub file_watch: Option<i32>,
     /// Device and inode number.
     pub id: (u64, u64),
-    /// When it was last compared with the directory at its path.
+    /// Time at which it was last compared with the directory at its path.
     pub checked: Instant,
     pub value: Option<T>,
 }

@@ -50,7 +50,7 @@ pub enum Event {
         boot_us: u64,
         /// The template; `None` if each worker boots.
         template: Option<u32>,
-        /// Why there is no template.
+        /// Reason why there is no template.
         without: String,
     },
     /// Something for the log.

@@ -20,7 +20,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// State of the checks of certificate files.
 pub(super) struct CertificateWatch {
     due: Instant,
-    /// Why the last check could not use the changed files; it is logged once.
+    /// Reason why the last check could not use the changed files; it is logged once.
     reported: Option<String>,
 }
 

@@ -85,7 +85,7 @@ pub struct OutPart {
     pub name: String,
     /// State of the part.
     pub extent: Extent,
-    /// Why it is out, and the remedy.
+    /// Reason why it is out, and the remedy.
     pub reason: String,
     /// Since when.
     pub since: SystemTime,

@@ -62,7 +62,7 @@ enum File {
     /// The supervisor was asked to open it; these records wait.
     Opening {
         waiting: Vec<Record>,
-        /// Why the attempt before has failed.
+        /// Reason why the attempt before has failed.
         failed: Option<String>,
     },
     Open(Log),

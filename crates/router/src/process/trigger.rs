@@ -1,4 +1,4 @@
-//! Why a configuration is applied, and which parts of it may be out.
+//! Reason why a configuration is applied, and which parts of it may be out.
 
 use std::time::Duration;
 

@@ -147,9 +147,9 @@ pub(crate) struct Application {
     pub(crate) has_ended_unexpectedly: bool,
     /// The prototype was told to end at once.
     pub(super) is_dismissed: bool,
-    /// When it was started.
+    /// Time at which it was started.
     pub(crate) started: SystemTime,
-    /// Reason why the application cannot run, as its prototype reported, or why the prototype was
+    /// Reason why the application cannot run, as its prototype reported, or the prototype was
     /// killed.
     pub(crate) failure: Option<Problem>,
     pub(super) workers: Workers,

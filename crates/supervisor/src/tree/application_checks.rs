@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Interval while an application is troubled.
 const TROUBLED_INTERVAL: Duration = Duration::from_secs(4);
 
-/// When the applications are looked at.
+/// Times of the looks at the applications.
 #[derive(Debug, Default)]
 pub(super) struct ApplicationChecks {
     pub(super) due: Option<Instant>,

@@ -36,7 +36,7 @@ pub(super) struct ControlState {
     pub(super) is_killed: bool,
     /// Time of the next look whether the control socket has its file.
     pub(super) file_due: Option<Instant>,
-    /// Why the control socket could not be opened anew.
+    /// Reason why the control socket could not be opened anew.
     pub(super) file_problem: Option<String>,
     /// A connection waits at the control socket.
     pub(super) is_wanted: bool,

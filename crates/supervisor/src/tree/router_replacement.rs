@@ -60,7 +60,7 @@ pub(super) struct Other {
 /// The state of replacements of the router.
 #[derive(Debug, Default)]
 pub(super) struct Replacement {
-    /// Why the router is to be replaced.
+    /// Reason why the router is to be replaced.
     wanted: Option<String>,
     /// Time before which it is not.
     not_before: Option<Instant>,

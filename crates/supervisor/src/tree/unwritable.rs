@@ -17,13 +17,14 @@ const MIN_ROOM: usize = 4096;
 /// The state directory and the log, if they cannot be written to.
 #[derive(Debug, Default)]
 pub(super) struct Unwritable {
-    /// Why the state directory cannot be written to, and the remedy.
+    /// Reason why the state directory cannot be written to, and the remedy.
     pub(super) state: Option<String>,
     /// The document that is served was not kept for a start without a valid one.
     pub(super) is_document_lost: bool,
     /// A process tries to write to the state directory.
     pub(super) is_probing: bool,
-    /// Why the log could not be opened again after log rotation: the former file stays in use.
+    /// Reason why the log could not be opened again after log rotation: the former file stays in
+    /// use.
     pub(super) former_log: Option<String>,
     /// The log is being opened again without a signal.
     pub(super) is_retrying_log: bool,

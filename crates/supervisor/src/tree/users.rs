@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time for which a reload waits for a look.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// When users are looked at.
+/// Times of the looks at users.
 pub(super) struct UserChecks {
     /// Time of the next look at the files.
     pub(super) due: Instant,

@@ -49,7 +49,7 @@ messages! {
         }
         /// Result of a reload: whether the document at its source is the one that runs.
         7 SourceRead {
-            /// Why it is refused; empty if it is not.
+            /// Reason why it is refused; empty if it is not.
             error: String,
         }
     }

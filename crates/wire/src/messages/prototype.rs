@@ -106,7 +106,7 @@ messages! {
             /// Process from which workers are forked; `None` if each of them starts the script
             /// itself.
             template: Option<u32>,
-            /// Why there is no template; empty if there is one.
+            /// Reason why there is no template; empty if there is one.
             without: String,
         }
         /// A file that the application's `worker.watch` names has changed.
@@ -117,7 +117,7 @@ messages! {
         /// Workers run a script for each request, because the worker script does not work; or it
         /// works again, and the application is to be started again.
         10 Fallback {
-            /// Why the worker script does not work; `None` if it works again.
+            /// Reason why the worker script does not work; `None` if it works again.
             problem: Option<String>,
         }
         /// A worker runs.

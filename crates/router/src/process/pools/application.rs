@@ -72,16 +72,16 @@ pub(super) struct PooledApplication {
     pub(super) is_damaged: bool,
     /// The last failure; logged once.
     pub(super) failure: Option<Problem>,
-    /// Why its processes are not those of its files, or may not be, and the remedy.
+    /// Reason why its processes are not those of its files, or may not be, and the remedy.
     pub(super) not_replaced: Option<String>,
     /// A reload has changed it to one that cannot run; it continues unchanged.
     pub(super) kept: Option<Box<Kept>>,
-    /// Why it could not start, or its problem while it runs, found by the supervisor without a
-    /// start.
+    /// Reason why it could not start, or its problem while it runs, found by the supervisor without
+    /// a start.
     pub(super) foreseen: Option<Problem>,
     /// Was started without a request, to learn whether it can run again.
     pub(super) is_trial: bool,
-    /// Why the processes of its instance run as another user than new ones would.
+    /// Reason why the processes of its instance run as another user than new ones would.
     pub(super) stale_user: Option<String>,
     /// Number of the last configuration with this application unchanged.
     pub(super) generation: u32,

@@ -19,7 +19,7 @@ pub(super) struct Kept {
     refused: config::Application,
     /// The configuration that requests have.
     pub(super) in_use: config::Application,
-    /// Why it continues unchanged, and the remedy.
+    /// Reason why it continues unchanged, and the remedy.
     pub(super) reason: String,
 }
 
