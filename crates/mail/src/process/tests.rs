@@ -286,7 +286,7 @@ fn refusals_say_who_refuses_what() {
             (&[("DATA", "451 later\r\n")], "it refuses the DATA: 451 later"),
             (&[("greeting", "HTTP/1.1 400 Bad\r\n")], "its reply is not one of SMTP"),
             (&[("greeting", "421 busy\r\n")], "it refuses the connection: 421 busy"),
-            (&[("MAIL", "250 ok\r\n250 ok\r\n")], "nobody asked for"),
+            (&[("MAIL", "250 ok\r\n250 ok\r\n")], "unsolicited reply"),
             (&[("EHLO", "250-h\r\n250 SIZE 5\r\n")], "room for a message"),
         ] {
             let server = Server::start(answers).await;
