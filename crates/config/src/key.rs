@@ -29,7 +29,7 @@ pub struct Key {
     pub details: &'static str,
     /// The value that an absent key stands for: in JSON, or in words; empty if there is none.
     pub default: &'static str,
-    /// Whether the object must have the key.
+    /// Tells if the object must have the key.
     pub presence: Presence,
     /// The key without which this one is not allowed.
     pub beside: Option<&'static str>,
@@ -39,7 +39,7 @@ pub struct Key {
     pub is_of_unit: bool,
 }
 
-/// Whether an object must have a key.
+/// The rule for the presence of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// The object may have the key.
@@ -92,7 +92,7 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// An object.
     Object(&'static Shape),
-    /// An object of this name, which contains such objects itself.
+    /// An object of this name, which contains objects of the same kind.
     Recursive(&'static str),
     /// An object with names as keys and values of this type.
     Named(&'static Kind),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::path::{Path, index};
 use crate::refusal::Refusal;
 
-/// One change of the configuration.
+/// A change of the configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Add an element at the end of an array.

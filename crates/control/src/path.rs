@@ -10,9 +10,9 @@ use crate::refusal::Refusal;
 pub struct Path(Vec<String>);
 
 impl Path {
-    /// Reads the path of a request target, as Unit does: repeated and trailing slashes mean
-    /// nothing, `.` and `..` are resolved even if they are encoded, and then each step is
-    /// percent-decoded, so that `%2F` is a slash inside a name. Query and fragment are ignored.
+    /// Reads the path of a request target, as Unit does: repeated and trailing slashes are ignored,
+    /// `.` and `..` are resolved even if they are encoded, and then each step is percent-decoded,
+    /// so that `%2F` is a slash inside a name. Query and fragment are ignored.
     pub fn read(target: &[u8]) -> Result<Path, Refusal> {
         let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
         let path = target.get(..end.unwrap_or(target.len())).unwrap_or(target);

@@ -1,9 +1,9 @@
 //! The control process: serves the control API.
 //!
-//! It is separate from the router, which parses untrusted input, so that the router cannot change
-//! the configuration: the supervisor accepts documents only from this process. The process has no
-//! privileges, opens no files and ends after an idle time; the supervisor starts another on the
-//! next connection.
+//! The process is separate from the router, which parses untrusted input, so that the router cannot
+//! change the configuration: the supervisor accepts documents only from this process. The process
+//! has no privileges, opens no files and ends after an idle time; the supervisor starts another on
+//! the next connection.
 //!
 //! 1. The supervisor's first message has the document, the certificates, the control socket, and a
 //!    socket to the router.
@@ -52,7 +52,7 @@ pub fn run(socket: OwnedFd) -> u8 {
         .build_local(tokio::runtime::LocalOptions::default());
     let served = runtime.and_then(|runtime| {
         let served = runtime.block_on(serve(socket));
-        // Nothing waits for the helper threads.
+        // The process does not wait for the helper threads.
         runtime.shutdown_background();
         served
     });

@@ -44,7 +44,7 @@ pub enum Refusal {
     InvalidJson(Error),
     /// The body of a reload is neither empty nor `{"restart": true}` or `{"restart": false}`.
     InvalidReload,
-    /// The body names nothing that can be purged, or the path no URL.
+    /// The body has no subject to purge, or the path no URL.
     InvalidPurge {
         /// The reason.
         detail: String,
@@ -56,7 +56,7 @@ pub enum Refusal {
     },
     /// The path cannot be decoded.
     InvalidPath,
-    /// The value at the path has other methods, or there is no such method.
+    /// The value at the path has other methods, or the method does not exist.
     MethodNotAllowed {
         /// The allowed methods.
         allow: &'static str,
@@ -77,12 +77,12 @@ pub enum Refusal {
     NoSuchPath,
     /// There is no value at the path.
     NoSuchValue,
-    /// The value at the path is no array, so nothing can be appended to it.
+    /// The value at the path is no array, so values cannot be appended to it.
     NotAnArray,
     /// The request does not carry the token.
     Unauthorized,
-    /// The request could not be read: its head is malformed, or its body did not arrive whole. Such
-    /// a body must not be translated, since a part of it may be JSON too.
+    /// The request could not be read: its head is malformed, or its body did not arrive whole. An
+    /// incomplete body must not be translated, since a part of it may be JSON too.
     Unreadable {
         /// The status of the response.
         status: u16,
@@ -119,7 +119,7 @@ pub enum Refusal {
         /// The reason.
         detail: String,
     },
-    /// The server was not replaced, and goes on.
+    /// The server was not replaced, and continues.
     NotUpgraded {
         /// The reason.
         detail: String,
@@ -128,7 +128,7 @@ pub enum Refusal {
     Upgrading,
     /// The router does not answer.
     NoAnswer {
-        /// How long it has not.
+        /// Time for which it has not answered.
         detail: String,
     },
     /// The status could not be assembled.

@@ -83,7 +83,7 @@ impl Server {
         assert_eq!((reply.status(), reply.body()), (200, &expected), "{method} {target}");
     }
 
-    /// Checks a request that must be refused and change nothing.
+    /// Checks a request that must be refused without an effect.
     fn refused(&mut self, method: &str, target: &str, body: impl AsRef<[u8]>, with: (u16, &str)) {
         let before = self.store.clone();
         let reply = self.request(method, target, body);

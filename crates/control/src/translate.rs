@@ -78,7 +78,7 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
     {
         return of_caches(method, rest, body);
     }
-    // GET is how Unit restarts an application; a method that promises to change nothing should not.
+    // GET is how Unit restarts an application; a method without effects should not.
     let command = match steps {
         [applications, name, restart] if applications == "applications" && restart == "restart" => {
             ask(Question::Restart { application: name.clone() })

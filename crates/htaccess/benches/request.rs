@@ -133,7 +133,7 @@ fn record(target: &str) -> Record {
     }
 }
 
-/// Takes a request through its phases. Nothing waits here.
+/// Takes a request through its phases. The benchmark never waits.
 fn answer(engine: &Engine, memory: &Memory, record: Record) -> Record {
     let mut task = Context::from_waker(Waker::noop());
     let Poll::Ready(mut outcome) = pin!(engine.handle(record, memory)).poll(&mut task) else {

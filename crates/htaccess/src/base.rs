@@ -27,7 +27,7 @@ pub struct Base {
     pub extra: String,
     /// Media types by suffix.
     pub types: Arc<Types>,
-    /// Memory that compiled files count in; `None` counts nothing.
+    /// Memory that compiled files count in; `None` to count none.
     pub memory: Option<Arc<SiteMemory>>,
 }
 

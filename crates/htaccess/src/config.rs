@@ -168,7 +168,7 @@ impl DirConfig {
     pub fn merged(&self, child: &DirConfig) -> DirConfig {
         let mut merged = DirConfig::empty(self.charges.with(&child.charges));
         for (slot, (parent, child)) in self.modules.iter().zip(&child.modules).enumerate() {
-            // As in Apache, there is nothing to merge with a module without directives.
+            // As in Apache, a module without directives is not merged.
             merged.modules[slot] = match (parent, child) {
                 (Some(parent), Some(child)) => {
                     let content = parent.content.merged(&*child.content);

@@ -34,7 +34,7 @@ impl Override {
     }
 }
 
-/// How the rest of the line is divided into arguments.
+/// Division of the rest of the line into arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arguments {
     /// Not divided.
@@ -63,7 +63,7 @@ pub enum Arguments {
     Flag,
 }
 
-/// Where a directive stands.
+/// Place of a directive.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// Path of the file.
@@ -97,7 +97,7 @@ pub struct Directive {
     /// function gets the rest of the line, then come the directives inside, then the function of
     /// `</Name>`, if there is one.
     pub name: &'static str,
-    /// How the rest of the line is divided.
+    /// Division of the rest of the line.
     pub arguments: Arguments,
     /// Classes of `AllowOverride`, one of which must be allowed.
     pub class: Override,

@@ -3,7 +3,7 @@
 //! Each host has its own: `application/x-httpd-ea-php82` (cPanel), `application/x-lsphp84`
 //! (LiteSpeed), `x-httpd-php81`, `fcgid-script`,
 //! `proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost` (PHP-FPM). A site that has moved keeps
-//! such lines.
+//! the lines of its former host.
 
 /// Returns true if a handler, in lower case, names PHP and does not show its source.
 pub fn names_php(handler: &[u8]) -> bool {

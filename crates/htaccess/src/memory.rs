@@ -92,7 +92,7 @@ impl Charge {
         Charge { site: Arc::clone(site), bytes: AtomicUsize::new(0) }
     }
 
-    /// Counts bytes. Returns false, and counts nothing, if the site or all sites would have too
+    /// Counts bytes. Returns false, without counting them, if the site or all sites would have too
     /// many.
     pub(crate) fn add(&self, bytes: usize) -> bool {
         let is_added = self.site.add(bytes);

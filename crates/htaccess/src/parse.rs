@@ -58,7 +58,7 @@ pub fn compile(
     };
     let ((result, mut config), bytes, exceeded) = budget::limited(base.memory.as_ref(), run);
     let line = result.as_ref().map_or_else(|failure| failure.line, |()| 0);
-    // A module may have replaced the reason with its own, or go on without a pattern.
+    // A module may have replaced the reason with its own, or continue without a pattern.
     exceeded.map_or(result, |limit| Err(Failure::new(line, limit))).map_err(broken)?;
     config.size += bytes;
     config.probes = std::mem::take(&mut reader.probes);

@@ -9,7 +9,7 @@ use crate::table::Table;
 /// Kind of the file at a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileKind {
-    /// Nothing, or something that cannot be looked at.
+    /// No file, or one that cannot be looked at.
     #[default]
     None,
     /// A regular file.
@@ -20,7 +20,7 @@ pub enum FileKind {
     Other,
 }
 
-/// `AcceptPathInfo`: a path may go on behind a file.
+/// `AcceptPathInfo`: a path may continue behind a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathInfo {
     /// Scripts and files accept it.
@@ -131,7 +131,7 @@ pub struct Record {
     /// True if directives gave the type: it can stand for a handler (`AddType
     /// application/x-httpd-php`).
     pub is_type_trusted: bool,
-    /// Whether a path may go on behind the file.
+    /// The rule for a path that continues behind the file.
     pub accepts_path_info: PathInfo,
     /// Encodings of the response.
     pub content_encoding: Option<Vec<u8>>,

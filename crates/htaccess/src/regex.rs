@@ -91,7 +91,7 @@ pub struct Regex {
 /// A pattern with the limit of a class of subjects.
 struct Variant {
     regex: pcre2::bytes::Regex,
-    /// Not used without JIT: such a block keeps up to [`HEAP_KIB`] after a match.
+    /// Not used without JIT: a block of the interpreter keeps up to [`HEAP_KIB`] after a match.
     spares: Mutex<Vec<CaptureLocations>>,
     uses_jit: bool,
 }

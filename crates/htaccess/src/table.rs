@@ -10,7 +10,7 @@ use std::ops::Range;
 pub struct Table {
     text: Vec<u8>,
     entries: Vec<Entry>,
-    /// Number of bytes of the text that no entry has any more.
+    /// Number of bytes of the text that have lost their entry.
     unused: usize,
 }
 

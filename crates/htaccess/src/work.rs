@@ -19,8 +19,8 @@ const MAX_TIME: Duration = Duration::from_millis(500);
 /// processor.
 const MAX_MORE: Duration = Duration::from_millis(200);
 
-/// The same for one run, which nothing interrupts: until the request waits or lets others run.
-/// Builds without optimization are slower.
+/// The same for one uninterrupted run: until the request waits or lets others run. Builds without
+/// optimization are slower.
 const MAX_RUN_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 15 });
 
 /// Processor time that a run may then still use.

@@ -54,7 +54,7 @@ impl Broken {
 /// The server around the engine.
 pub trait World {
     /// Looks at an absolute path without following a link in its last segment; `None` if there is
-    /// nothing. A path outside of the root is not looked at, even if a link leads there.
+    /// no file. A path outside of the root is not looked at, even if a link leads there.
     fn lstat(&self, path: &[u8]) -> Option<FileInfo>;
 
     /// As `lstat`, with links followed.
@@ -138,14 +138,14 @@ pub trait World {
 /// Rule of the server's configuration for a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FileRule {
-    /// Nothing.
+    /// No rule for the file.
     #[default]
     Open,
-    /// It may be sent and is not run: 403 if it is a script.
+    /// The file may be sent and is not run: 403 if it is a script.
     NotRun,
-    /// It is neither sent nor run: 403.
+    /// The file is neither sent nor run: 403.
     Closed,
-    /// It is as if it did not exist: 404.
+    /// The file counts as missing: 404.
     Hidden,
 }
 

@@ -111,7 +111,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         log,
     } = options;
     let empty = Store::empty().with_defaults(defaults);
-    // A document that is not valid any more (after a downgrade) counts as empty.
+    // A document that is no longer valid (after a downgrade) counts as empty.
     let store = empty.read(document).map_or(empty, |prepared| prepared.store);
     let api = Rc::new(Api {
         supervisor,
@@ -252,7 +252,7 @@ impl Api {
             Err(refusal) => return refusal.into(),
         };
         let is_logged = command.is_logged();
-        // One application that does not start must not hold all changes up.
+        // An application that does not start must not delay all changes.
         let _changing = changing.filter(|_| {
             !matches!(command, Command::Ask { question: Question::Restart { .. }, .. })
         });

@@ -119,7 +119,7 @@ mod tests {
         LocalSet::new().block_on(&runtime, work);
     }
 
-    /// Spawns a connection that does nothing, and ends when it is closed for another one.
+    /// Spawns an idle connection, which ends when it is closed for another one.
     fn idle(place: Rc<ConnectionSlot>) -> tokio::task::JoinHandle<()> {
         spawn_local(async move { place.run_unless_closed(pending()).await })
     }

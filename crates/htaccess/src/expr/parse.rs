@@ -29,7 +29,7 @@ pub(super) fn text(source: &[u8]) -> Result<Word, String> {
 struct Parser {
     tokens: std::vec::IntoIter<Token>,
     next: Token,
-    /// First reason why a name or an operand is wrong. Apache goes on parsing.
+    /// First reason why a name or an operand is wrong. Apache continues to parse.
     reason: Option<String>,
 }
 

@@ -64,7 +64,7 @@ pub fn merge_vary(headers: &mut Table, names: &[u8]) {
     if names.is_empty() {
         return;
     }
-    // They join the first of several fields.
+    // The names join the first of several fields.
     let mut all: Vec<Vec<u8>> = headers.all(b"Vary").map(<[u8]>::to_vec).collect();
     match all.first_mut() {
         Some(first) => first.extend_from_slice(&[b", ", names].concat()),

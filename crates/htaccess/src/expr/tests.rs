@@ -78,7 +78,7 @@ fn broken_texts_have_apaches_errors() {
         ("\\999", "Bad escape sequence"),
         ("\\777", "Escape sequence out of bound"),
         ("%{SERVER_ADDR}", "Variable 'SERVER_ADDR' does not exist"),
-        // These end Apache's process.
+        // These expressions end Apache's process.
         ("a\\", "Parse error near '\\'"),
         ("%{tolower:\"A}", "Parse error near '\"'"),
     ];

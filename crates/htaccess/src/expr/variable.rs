@@ -146,7 +146,7 @@ impl Variable {
             Variable::ConnRemoteAddr | Variable::RemoteAddr => &connection.remote_addr,
             Variable::ContentType => record.content_type.as_deref().unwrap_or_default(),
             Variable::ContextDocumentRoot | Variable::DocumentRoot => &connection.document_root,
-            // The server logs no such names, and has no aliases.
+            // The server logs no names of connections, and has no aliases.
             Variable::ConnLogId | Variable::ContextPrefix | Variable::RequestLogId => b"",
             Variable::DocumentUri => record.env.get(b"DOCUMENT_URI").unwrap_or(&record.uri),
             Variable::Handler => record.handler.as_deref().unwrap_or_default(),

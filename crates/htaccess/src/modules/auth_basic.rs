@@ -13,7 +13,7 @@ use crate::record::Record;
 use crate::support::{lossy, until};
 use crate::world::{Level, World};
 
-/// How users authenticate.
+/// Settings of basic authentication.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     auth_type: Option<Text>,

@@ -33,7 +33,7 @@ pub const DIRECTIVES: &[Directive] = &[Directive {
 pub enum Answer {
     /// The password is right.
     Granted,
-    /// It is wrong.
+    /// The password is wrong.
     Denied,
     /// The file does not have the user.
     UserNotFound,

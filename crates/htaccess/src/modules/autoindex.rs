@@ -1,7 +1,7 @@
 //! `mod_autoindex`: listings of directories.
 //!
 //! [`handle`] is the handler of a directory without an index file, for `Options Indexes`. Entries
-//! are looked at as sub-requests, header and readme are run as such: see [`Directory`].
+//! are looked at as sub-requests, header and readme are run as sub-requests: see [`Directory`].
 
 mod compare;
 mod entries;

@@ -31,13 +31,13 @@ pub struct FilesSection {
 /// `<If>`, `<ElseIf>` and `<Else>`: directives for requests that meet a condition.
 #[derive(Debug)]
 pub struct IfSection {
-    /// When the directives hold.
+    /// Condition under which the directives hold.
     pub branch: Branch,
     /// Directives of the section.
     pub config: Arc<DirConfig>,
 }
 
-/// When the directives of an [`IfSection`] hold.
+/// Condition under which the directives of an [`IfSection`] hold.
 #[derive(Debug)]
 pub enum Branch {
     /// The condition is true.

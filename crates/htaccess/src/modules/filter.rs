@@ -205,9 +205,9 @@ pub const DIRECTIVES: &[Directive] = &[
 pub enum Compression {
     /// No filter compresses it.
     None,
-    /// It stays as it is, and `Vary` says that it could have been compressed.
+    /// The response stays unchanged, and `Vary` says that it could have been compressed.
     Refused,
-    /// It is to be sent with `Content-Encoding: gzip`, and with `-gzip` in its `ETag`.
+    /// The response is to be sent with `Content-Encoding: gzip`, and with `-gzip` in its `ETag`.
     Gzip,
 }
 

@@ -583,7 +583,7 @@ fn edited(
             break;
         }
         if start == end {
-            // An empty match consumes a byte, so that the search goes on.
+            // An empty match consumes a byte, so that the search continues.
             let (byte, after) = rest.split_at(1);
             text.extend_from_slice(byte);
             rest = after;

@@ -19,7 +19,7 @@ pub const DIRECTORY_TYPE: &[u8] = b"httpd/unix-directory";
 /// Meanings of extensions.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Shared by the directories that add nothing.
+    /// Shared by the directories that add no extension.
     extensions: Arc<BTreeMap<Vec<u8>, Extension>>,
     /// Applied when this configuration is merged into that of the parent.
     removals: Vec<(Vec<u8>, Field)>,
@@ -166,7 +166,7 @@ pub struct Found {
     pub input_filters: Vec<Vec<u8>>,
     /// Filters of the response's body, in lower case.
     pub output_filters: Vec<Vec<u8>>,
-    /// Parts of the name that say nothing, the base name first; `None` if no part says anything.
+    /// Parts of the name without a meaning, the base name first; `None` if no part has a meaning.
     pub exceptions: Option<Vec<Vec<u8>>>,
 }
 
@@ -322,7 +322,7 @@ impl Extension {
     }
 }
 
-/// `MultiviewsMatch`; nothing set is `NegotiatedOnly`.
+/// `MultiviewsMatch`; the default is `NegotiatedOnly`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Multiviews {
     any: bool,

@@ -70,9 +70,9 @@ pub trait Lookup {
 /// Result of [`type_checker`].
 #[derive(Debug)]
 pub enum Multiviews {
-    /// Nothing to negotiate.
+    /// The request needs no negotiation.
     Declined,
-    /// The request goes on as this one (Apache's `ap_internal_fast_redirect`): its file, type,
+    /// The request continues as this one (Apache's `ap_internal_fast_redirect`): its file, type,
     /// handler and header fields. `Content-Location` and its like are in the `err_headers_out` of
     /// the request.
     Chosen(Box<Record>),

@@ -23,7 +23,7 @@ pub struct Pattern(Arc<Compiled>);
 
 struct Compiled {
     regex: Regex,
-    /// Finds bytes without which nothing matches.
+    /// Finds bytes that each match has.
     required: Option<Finder<'static>>,
 }
 

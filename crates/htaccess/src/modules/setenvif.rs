@@ -30,7 +30,7 @@ impl ModuleConfig for Config {
     }
 }
 
-/// Variables of Debian's configuration that change nothing about a file.
+/// Variables of Debian's configuration without an effect on a file.
 const HARMLESS: [&str; 4] =
     ["nokeepalive", "downgrade-1.0", "force-response-1.0", "redirect-carefully"];
 

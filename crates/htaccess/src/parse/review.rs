@@ -23,7 +23,7 @@ pub struct Review {
     pub error: Option<Broken>,
     /// All directives, those inside of sections indented.
     pub directives: Vec<Line>,
-    /// Directives that deny access to somebody.
+    /// Directives that deny access to some clients.
     pub denials: Vec<Line>,
     /// Directives that send requests to other files: rewrite rules and fallbacks.
     pub rewrites: Vec<Line>,

@@ -1,9 +1,9 @@
 //! Directories whose scripts are not run, such as those of uploads: a user that may write there
 //! must not gain rights in the scripts of the site.
 //!
-//! Their directives hold for files that are sent from there. If such a request goes on to a file
-//! elsewhere (by an index file, a fallback, an error document or a rule), that file's request is
-//! one that the client could have sent: it has neither variables nor the user of the former
+//! Their directives hold for files that are sent from there. If a request for one continues with a
+//! file elsewhere (by an index file, a fallback, an error document or a rule), that file's request
+//! is one that the client could have sent: it has neither variables nor the user of the former
 //! request, and the header fields that the client has sent. Apache passes all of them on.
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) fn enter(record: &mut Record) {
     record.client_fields = Some(fields);
 }
 
-/// Removes from a request the values that directives of such a directory have added before, unless
-/// directives of one hold for it, too. Returns true if it did.
+/// Removes from a request the values that directives of a closed directory have added before,
+/// unless directives of one hold for it, too. Returns true if it did.
 pub(super) fn leave(record: &mut Record) -> bool {
     if record.client_fields.is_some() {
         return false;
@@ -36,8 +36,8 @@ pub(super) fn leave(record: &mut Record) -> bool {
     true
 }
 
-/// Returns the client's header fields if directives of such a directory hold for the request before
-/// this one or above it.
+/// Returns the client's header fields if directives of a closed directory hold for the request
+/// before this one or above it.
 fn former(record: &Record) -> Option<Arc<Table>> {
     match (&record.previous, &record.main) {
         (Some(previous), _) => previous.client_fields.clone(),

@@ -15,7 +15,7 @@ use crate::world::Level;
 /// The step after an error or an internal redirect.
 pub(super) enum Next {
     Answer(Box<Outcome>),
-    /// The request goes on under another path.
+    /// The request continues under another path.
     Request(Box<Record>),
 }
 

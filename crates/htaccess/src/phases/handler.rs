@@ -20,7 +20,7 @@ use crate::world::{FileRule, Later, Level, Reading};
 /// Result of a handler.
 pub(super) enum Handled {
     Answer(Action),
-    /// The request goes on under another path.
+    /// The request continues under another path.
     Redirect(Vec<u8>),
 }
 
@@ -29,11 +29,11 @@ type Handling = Result<Handled, u16>;
 /// Treatment of a script.
 #[derive(Clone, Copy)]
 enum Runs<'h> {
-    /// It runs.
+    /// The file runs.
     Script,
-    /// It runs, chosen by a handler of another server.
+    /// The file runs, chosen by a handler of another server.
     Foreign(&'h [u8]),
-    /// It shows its source.
+    /// The response shows the source of the file.
     Source,
 }
 
@@ -44,7 +44,7 @@ impl Server<'_> {
     /// Runs the handler of a request. A name that no module knows means the default handler, as in
     /// Apache.
     pub(super) async fn invoke(&self, record: &mut Record) -> Handling {
-        // A request that goes on under another path has the limit of that one.
+        // A request that continues under another path has the limit of that one.
         let is_rewritten = record.handler.as_deref() == Some(REWRITTEN);
         if !is_rewritten && is_body_too_large(record) {
             return Err(413);
@@ -120,7 +120,7 @@ impl Server<'_> {
         }
     }
 
-    /// Goes on under the path that mod_rewrite has found.
+    /// Continues under the path that mod_rewrite has found.
     fn rewritten(&self, record: &Record) -> Handling {
         match record.filename.strip_prefix(b"redirect:") {
             Some(path) => Ok(Handled::Redirect(with_query(path, record.args.as_deref()))),
@@ -161,7 +161,7 @@ impl Server<'_> {
                 self.world.log(Level::Error, &text);
                 return Err(403);
             }
-            // A rule with the flag `H` has replaced the handler that would go on under another
+            // A rule with the flag `H` has replaced the handler that would continue under another
             // path.
             _ if !record.filename.starts_with(b"/") => return Err(500),
             FileKind::File | FileKind::Other => {}

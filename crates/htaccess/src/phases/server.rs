@@ -14,5 +14,5 @@ pub(crate) struct Server<'a> {
     pub(crate) world: &'a dyn World,
 }
 
-/// Result of a phase before the handler: go on, or a status.
+/// Result of a phase before the handler: continue, or a status.
 pub(super) type Progress = Result<(), u16>;

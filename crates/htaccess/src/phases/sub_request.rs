@@ -111,7 +111,7 @@ impl Server<'_> {
         sub
     }
 
-    /// Lets a request go on as a sub-request of it (Apache's `ap_internal_fast_redirect`).
+    /// Lets a request continue as a sub-request of it (Apache's `ap_internal_fast_redirect`).
     pub(super) fn become_sub_request(&self, record: &mut Record, mut sub: Record) {
         // The flag `END` counts for the sub-request only.
         sub.notes.unset(END_NOTE);

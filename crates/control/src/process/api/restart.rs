@@ -19,8 +19,8 @@ impl Api {
         if !self.store.borrow().has_application(&name) {
             return Refusal::NoSuchApplication { name }.into();
         }
-        // One after the other, as each doubles the memory of its application; but not behind a slow
-        // one.
+        // One application at a time, as each restart doubles the memory of its application; but not
+        // behind a slow one.
         let turn = self.restarting.lock().await;
         let mut outcome = pin!(self.router.restart(name));
         let result = match timeout(TURN, &mut outcome).await {

@@ -7,13 +7,13 @@ use crate::query::Found;
 /// Answer of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The request may go on.
+    /// The request may continue.
     Granted,
-    /// It may not.
+    /// The request is refused.
     Denied,
-    /// It may not, unless a user is known.
+    /// The request is refused unless a user is known.
     DeniedNoUser,
-    /// The requirement says nothing about the request.
+    /// The requirement does not concern the request.
     Neutral,
     /// The answer is 500.
     Error,

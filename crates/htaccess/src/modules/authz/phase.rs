@@ -8,8 +8,9 @@ use crate::record::Record;
 use crate::support::lossy;
 use crate::world::{Level, World};
 
-/// Decides whether a request may go on; the error is the status of the answer (401, 403, 500). Sets
-/// the user and the type of authentication, and `WWW-Authenticate` in `err_headers_out` for 401.
+/// Decides whether a request may continue; the error is the status of the answer (401, 403, 500).
+/// Sets the user and the type of authentication, and `WWW-Authenticate` in `err_headers_out` for
+/// 401.
 ///
 /// The steps: `Order`, `Allow` and `Deny`; then `Require` without a user; then, if a user may
 /// change the result, the password and `Require` again. With `Satisfy Any` the first step alone is

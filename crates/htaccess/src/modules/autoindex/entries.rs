@@ -172,7 +172,7 @@ pub(super) fn find(
     let encoding = record.and_then(|record| record.content_encoding.as_deref());
     let content_type = record.and_then(|record| record.content_type.as_deref());
     let fits = |item: &&Item| {
-        // Those of the server are for all paths.
+        // Entries of the server are for all paths.
         let is_here = is_special || item.path == b"/*";
         if !is_here && !wildcard::matches(&item.path, path, PLAIN) {
             return false;

@@ -41,7 +41,7 @@ impl Accepted {
         }
     }
 
-    /// Accepts everything without `Accept`, and scripts if nothing else does or if they are
+    /// Accepts everything without `Accept`, and scripts if no other type is accepted or if they are
     /// preferred.
     pub fn add_defaults(&mut self, prefers_scripts: bool, uses_rvsa: bool) {
         let entry = |name: &[u8], quality| Entry {

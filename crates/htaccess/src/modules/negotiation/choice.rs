@@ -259,7 +259,7 @@ fn language_quality(
                 longest = entry.name.len();
                 best_of_this = Some(entry);
             }
-            // `en-US` accepts `en` with a low quality if nothing else fits.
+            // `en-US` accepts `en` with a low quality if no other language fits.
             if best_of_this.is_none()
                 && !preferences.is_literal
                 && let Some(dash) = entry.name.iter().position(|&byte| byte == b'-')

@@ -1,5 +1,5 @@
 //! Arguments of `RewriteRule` and `RewriteCond`, which have a syntax of their own: a backslash
-//! stays, and nothing escapes a quote.
+//! stays, and quotes cannot be escaped.
 
 /// Two or three words.
 pub(super) struct Words<'a> {

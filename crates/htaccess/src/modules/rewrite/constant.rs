@@ -28,7 +28,7 @@ impl Condition {
             Test::Regex(_) | Test::Text(..) | Test::Number(..) => {
                 self.input.segments.iter().all(is_of_path)
             }
-            // Whether there is another file may change.
+            // The existence of another file may change.
             Test::File | Test::Directory | Test::Link => matches!(
                 self.input.segments.as_slice(),
                 [Segment::Lookup(Lookup::Variable(Variable::RequestFilename))]
@@ -54,8 +54,7 @@ fn is_of_path(segment: &Segment) -> bool {
     }
 }
 
-/// Returns true if a variable that a rule sets says the same for each request, or nobody asks for
-/// it.
+/// Returns true if a variable that a rule sets has the same value for each request, or is not read.
 fn is_harmless(template: &Template) -> bool {
     let is_literal = |segment: &Segment| matches!(segment, Segment::Literal { .. });
     if template.segments.iter().all(is_literal) {

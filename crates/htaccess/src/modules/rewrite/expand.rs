@@ -14,7 +14,7 @@ use crate::regex::Overrun;
 /// Maximum length of a text that a template makes, in bytes.
 const MAX_TEXT_BYTES: usize = 65_536;
 
-/// Where a question mark comes from.
+/// Origin of a question mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mark {
     #[default]
@@ -25,7 +25,7 @@ pub(super) enum Mark {
     Foreign,
 }
 
-/// How a template is filled in.
+/// Options of the expansion of a template.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Style<'a> {
     pub escape: Option<&'a Escape>,

@@ -62,7 +62,7 @@ pub(super) struct Flags {
     pub keeps_slashes: bool,
 }
 
-/// How back-references are escaped.
+/// Escaping of back-references.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Escape {
     /// `B=`: only these.

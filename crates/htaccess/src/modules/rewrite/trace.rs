@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 
-/// Function that gets the steps of rules; `None` costs nothing.
+/// Function that gets the steps of rules; `None` has no cost.
 pub type Trace<'t> = Option<&'t mut dyn FnMut(Event<'_>)>;
 
 /// A step of rewriting.
