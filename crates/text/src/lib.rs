@@ -1,4 +1,4 @@
-//! Encodings of text that several crates need, each written once.
+//! Encodings of text, and patterns of names, that several crates need, each written once.
 //!
 //! Pure functions of their arguments: no I/O, no clock, and no input makes them fail other than by
 //! their result.
