@@ -105,3 +105,20 @@ fn a_copy_to_the_server_itself_is_not_copied_again() {
     harness::time::sleep(Duration::from_millis(300));
     assert_eq!(server.data("count"), "xx");
 }
+
+#[test]
+fn a_copy_is_neither_answered_nor_stored_by_a_cache() {
+    let shadow = Raw::answering(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 1\r\n\r\nx",
+    );
+    for htaccess in [false, true] {
+        let fallback = json!({"proxy": shadow.url(), "cache": {}});
+        let action = json!({"share": "/none$uri", "htaccess": htaccess, "fallback": fallback});
+        let server = copying(json!({"action": action}));
+        let before = shadow.asked().len();
+        for copies in 1..=2 {
+            assert_eq!(server.get("/a").text(), "0");
+            asked(&shadow, before + copies);
+        }
+    }
+}

@@ -65,6 +65,8 @@ pub struct Routed<'s> {
     pub is_internal: bool,
     /// The request checks another one, so it passes no checks itself.
     pub is_check: bool,
+    /// No cache answers the request or stores its response, whatever the actions state.
+    pub is_uncached: bool,
 }
 
 impl Routed<'_> {

@@ -66,6 +66,8 @@ async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>
     replace_fields(&mut request.fields, ORIGINAL.into_iter(), &described);
     let (mut routed, step) = context.routing.route_internally(&check.action, &mut request);
     routed.is_check = true;
+    // The response to one client is not for another, even if it states a lifetime.
+    routed.is_uncached = true;
     let connection = exchange.without_body();
     let mut asked = Exchange::new(request, exchange.started_at, &connection);
     produce(context, step.without_checks(), &mut routed, &mut asked).await.0

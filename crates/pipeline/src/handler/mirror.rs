@@ -190,11 +190,10 @@ async fn send(
     // The whole body is there.
     routed.effects.buffering.requests = Some(true);
     // A response that is dropped is not stored for others.
-    routed.effects.cache = None;
+    routed.is_uncached = true;
     let carrier = StoredBody::new(body);
     let mut exchange = Exchange::new(request, started_at, &carrier);
     let decision = super::checks::check(&context, step, &mut routed, &mut exchange).await;
-    routed.effects.cache = None;
     let (response, _) = Box::pin(produce(&context, decision, &mut routed, &mut exchange)).await;
     if let Body::Stream(mut stream) = response.body {
         let mut drained = 0;

@@ -44,8 +44,7 @@ pub async fn produce<'s>(
     loop {
         let changes = routed.effects.response_headers;
         exchange.interim_fields.hidden = changes.iter().map(|it| it.name.as_str().into()).collect();
-        if routed.is_check {
-            // The response to one client is not for another, even if it states a lifetime.
+        if routed.is_uncached {
             routed.effects.cache = None;
         }
         let response = match decision {
