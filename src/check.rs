@@ -35,8 +35,9 @@ use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
 
 use crate::cli::{Check, CommonOptions};
+use crate::config_file::{self, Disk};
 use crate::directories::{self, Temporary};
-use crate::{config_file, php_programs, server_user};
+use crate::{php_programs, server_user};
 use howdah_review::{self as review, Report};
 
 use self::local_addresses::LocalAddresses;
@@ -51,7 +52,8 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let (name, text) = match &arguments.file {
         Some(path) => {
             // Files that cannot be used are left out by the server. The others are checked.
-            let (usable, found) = config_file::read_checked(path, &defaults);
+            let disk = Disk::of(&arguments.common)?;
+            let (usable, found) = config_file::read_checked(path, &disk, &defaults);
             let is_of_use = |text: &Vec<u8>| {
                 found.is_empty()
                     || !arguments.syntax && howdah_config::parse_with(text, &defaults).is_ok()

@@ -3,16 +3,21 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use howdah_advice::explained;
-use howdah_config::include::{self, Expanded, IncludedFiles};
+use howdah_config::include::{self, Expanded, IncludedFiles, SiteParts, SiteProblem};
 use howdah_config::json;
-use howdah_config::{Config, Defaults, Error};
+use howdah_config::{Config, Defaults, Error, Site};
+use howdah_sites::Machine;
 use howdah_supervisor::file_progress;
+use howdah_sys::credentials::Credentials;
 use howdah_sys::{clock, regular_file};
 use serde_json::Value;
+
+use crate::cli::CommonOptions;
+use crate::{serve, server_user};
 
 /// Maximum length of a file, in bytes. The error of a document that is longer than a document may
 /// be names its place.
@@ -48,16 +53,18 @@ fn explain(path: &Path, error: &io::Error) -> String {
 /// [`read_document`].
 pub fn read_usable(
     path: &Path,
+    disk: &Disk,
     defaults: &Defaults,
     former: Option<&[u8]>,
 ) -> Result<Vec<u8>, String> {
-    Ok(read_leaving_out(path, defaults, former)?.0)
+    Ok(read_leaving_out(path, disk, defaults, former)?.0)
 }
 
 /// Reads a document as [`read_usable`] does. Returns it with the mistakes of the files that are
 /// left out.
 fn read_leaving_out(
     path: &Path,
+    disk: &Disk,
     defaults: &Defaults,
     former: Option<&[u8]>,
 ) -> Result<(Vec<u8>, Vec<String>), String> {
@@ -68,7 +75,7 @@ fn read_leaving_out(
     };
     let (former, now) = (former.as_ref(), clock::wall_seconds());
     let none = BTreeSet::new();
-    let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check, &none)?;
+    let expanded = include::expand_leaving_out(&text, path, disk, former, now, &check, &none)?;
     Ok(match expanded {
         Some(Expanded { document, mistakes, .. }) => (document.to_string().into_bytes(), mistakes),
         None => (text, Vec::new()),
@@ -78,15 +85,19 @@ fn read_leaving_out(
 /// Reads a document for a check: the part that the server would use, if any, and the mistakes of
 /// all files as lines with the file and the place. Those of a document without files are left to
 /// the caller.
-pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<String>) {
-    let problem = match read_document(path, defaults) {
+pub fn read_checked(
+    path: &Path,
+    disk: &Disk,
+    defaults: &Defaults,
+) -> (Option<Vec<u8>>, Vec<String>) {
+    let problem = match read_document(path, disk, defaults) {
         Ok(text) => return (Some(text), Vec::new()),
         Err(problem) => problem,
     };
     let mut mistakes: Vec<_> = problem.lines().map(str::to_owned).collect();
     // A file that cannot be read hides mistakes of other files: the document is incomplete without
     // it.
-    let (usable, others) = match read_leaving_out(path, defaults, None) {
+    let (usable, others) = match read_leaving_out(path, disk, defaults, None) {
         Ok((text, others)) => (Some(text), others),
         Err(problem) => (None, problem.lines().map(str::to_owned).collect()),
     };
@@ -101,8 +112,13 @@ pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<S
 /// Reads a document again of which files were left out. Returns the document that runs if none of
 /// them can be used by now. Other files that have changed keep the content that runs until a
 /// reload. Error: one can be used, but the document itself has changed, too.
-pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result<Vec<u8>, String> {
-    let text = read_usable(path, defaults, Some(running))?;
+pub fn read_left_out(
+    path: &Path,
+    disk: &Disk,
+    defaults: &Defaults,
+    running: &[u8],
+) -> Result<Vec<u8>, String> {
+    let text = read_usable(path, disk, defaults, Some(running))?;
     let parse = |text: &[u8]| json::parse(text).map_err(|error| error.to_string());
     let (before, after) = (parse(running)?, parse(&text)?);
     let missing = include::left_out_files(&after);
@@ -119,7 +135,7 @@ pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result
     };
     let (document, changed) = (read(path)?, include::changed_files(&before, &after));
     let (former, now) = (Some(&before), clock::wall_seconds());
-    let held = include::expand_leaving_out(&document, path, &Disk, former, now, &check, &changed);
+    let held = include::expand_leaving_out(&document, path, disk, former, now, &check, &changed);
     match held {
         Ok(Some(held)) if include::differs_only_in_left_out(&before, &held.document) => {
             Ok(held.document.to_string().into_bytes())
@@ -139,9 +155,9 @@ pub fn may_have_left_out(document: &[u8]) -> bool {
 
 /// Reads a document with all files that it includes. The mistakes in several files are lines with
 /// the file and the line; that of a single one is left to the caller, which parses the text.
-pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String> {
+pub fn read_document(path: &Path, disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let text = read(path)?;
-    let Some(expanded) = include::expand(&text, path, &Disk)? else { return Ok(text) };
+    let Some(expanded) = include::expand(&text, path, disk)? else { return Ok(text) };
     match Config::from_value_with(expanded.document.clone(), defaults) {
         Ok(_) => Ok(expanded.document.to_string().into_bytes()),
         Err(error) => Err(expanded.explain(&error)),
@@ -150,9 +166,9 @@ pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String
 
 /// Reads the tables of a running document that are in files again. The error has the file and the
 /// line.
-pub fn reread_tables(document: &[u8], defaults: &Defaults) -> Result<Vec<u8>, String> {
+pub fn reread_tables(document: &[u8], disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let document = json::parse(document).map_err(|error| error.to_string())?;
-    let expanded = include::expand_tables(document, &Disk)?;
+    let expanded = include::expand_tables(document, disk)?;
     match Config::from_value_with(expanded.document.clone(), defaults) {
         Ok(_) => Ok(expanded.document.to_string().into_bytes()),
         Err(error) => Err(expanded.explain(&error)),
@@ -168,7 +184,7 @@ pub fn may_have_tables(document: &[u8]) -> bool {
 /// files without which it was read.
 pub fn watched(document: &[u8]) -> Vec<PathBuf> {
     let document = json::parse(document).unwrap_or_default();
-    let mut files = include::watched_by_tables(&document, &Disk);
+    let mut files = include::watched_by_tables(&document, &Disk::default());
     for file in include::left_out_files(&document) {
         // Of a pattern whose directory cannot be read, the directory.
         let above = Path::new(file).parent().filter(|_| file.contains(['*', '?']));
@@ -177,8 +193,19 @@ pub fn watched(document: &[u8]) -> Vec<PathBuf> {
     files
 }
 
-/// The files of the disk.
-struct Disk;
+/// The files of the disk, and the machine that sites are compiled for.
+#[derive(Default)]
+pub struct Disk {
+    /// The server's user; `None` is the user of this process.
+    user: Option<Credentials>,
+}
+
+impl Disk {
+    /// Returns the files for a server with these options.
+    pub fn of(options: &CommonOptions) -> Result<Disk, String> {
+        Ok(Disk { user: server_user::find(options)? })
+    }
+}
 
 impl IncludedFiles for Disk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
@@ -213,5 +240,34 @@ impl IncludedFiles for Disk {
 
     fn absolute(&self, file: PathBuf) -> PathBuf {
         std::path::absolute(&file).unwrap_or(file)
+    }
+
+    fn read_site(&self, file: &Path) -> Result<Vec<u8>, String> {
+        let (opened, metadata) = regular_file::open_owned(file).map_err(|e| explain(file, &e))?;
+        let own = rustix::process::geteuid().as_raw();
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        let above = fs::metadata(directory).map_err(|error| explain(directory, &error))?;
+        for (path, metadata) in [(file, &metadata), (directory, &above)] {
+            let is_writable = metadata.mode() & 0o022 != 0;
+            let is_foreign = metadata.uid() != own && metadata.uid() != 0;
+            if is_foreign || is_writable {
+                let path = path.display();
+                let who = if is_foreign { "its owner" } else { "others than its owner" };
+                return Err(format!(
+                    "{path}: {who} can change it, and a site chooses the user that PHP runs as; \
+                     type: chown root:root {path} && chmod go-w {path}"
+                ));
+            }
+        }
+        regular_file::read_opened(opened, MAX_FILE).map_err(|error| explain(file, &error))
+    }
+
+    fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+        let read = |file: &Path| self.read(file);
+        howdah_sites::compile(site, &Machine { user: self.user.clone(), read: &read })
+    }
+
+    fn has_ipv6(&self) -> bool {
+        serve::has_ipv6()
     }
 }

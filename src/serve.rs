@@ -14,7 +14,6 @@ mod local_tls;
 mod mail_to;
 mod plan;
 mod site_access;
-mod site_sandbox;
 mod unitd;
 
 use std::io::{self, Write};
@@ -37,6 +36,8 @@ use crate::{environment, server_user};
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
+
+pub use https::has_ipv6;
 
 /// The reason why the server could not serve.
 pub struct Failure {

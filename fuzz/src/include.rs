@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use howdah_config::Config;
-use howdah_config::include::{self, IncludedFiles};
+use howdah_config::include::{self, IncludedFiles, SiteParts, SiteProblem};
+use howdah_config::{Config, Site};
+use serde_json::{Map, Value, json};
 
 use crate::split;
 
@@ -24,6 +25,15 @@ impl IncludedFiles for Files<'_> {
             Some("/h") => Ok(vec!["b.json".to_owned(), ".c.json".to_owned(), "a.json".to_owned()]),
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+        let values = site.hosts.iter().map(|host| (host.clone(), site.name.clone().into()));
+        let values: Map<String, Value> = values.collect();
+        let routes = Value::Array(site.routes.clone());
+        let parts = json!({"variables": {"site": {"values": values}}, "routes": {&site.name: routes}});
+        let document = parts.as_object().cloned().unwrap_or_default();
+        Ok(SiteParts { document, places: Vec::new() })
     }
 }
 

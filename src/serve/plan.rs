@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use howdah_advice::detect;
 use howdah_config::{Address, Config, Defaults};
+use howdah_sites::sandbox;
 use howdah_supervisor::{
     self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
 };
@@ -13,9 +14,10 @@ use howdah_sys::plain::Plain;
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
-use super::{https, mail_to, site_sandbox};
+use super::{https, mail_to};
 use crate::cli::{CommonOptions, Serve};
-use crate::{config_file, directories, server_user};
+use crate::config_file::{self, Disk};
+use crate::{directories, server_user};
 
 /// The document to serve, and lines to print at the start.
 pub(super) struct StartupPlan {
@@ -42,10 +44,11 @@ impl StartupPlan {
         if let Some(path) = &arguments.config {
             let origin = path.display().to_string();
             let defaults = Defaults::of(arguments.unit);
+            let disk = Disk::of(&arguments.common)?;
             let document = if arguments.strict || arguments.print_config {
-                config_file::read_document(path, &defaults)?
+                config_file::read_document(path, &disk, &defaults)?
             } else {
-                config_file::read_usable(path, &defaults, former)?
+                config_file::read_usable(path, &disk, &defaults, former)?
             };
             let explanation = Vec::new();
             return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
@@ -107,8 +110,12 @@ impl StartupPlan {
                  {them} out"
             ));
         }
-        if !arguments.no_sandbox {
-            explanation.extend(site_sandbox::add(&mut document, &site, user.as_ref()));
+        if !arguments.no_sandbox && site.has_php() {
+            let (sandbox, line) = sandbox::of(&site, user.as_ref(), true);
+            if let Some(sandbox) = sandbox {
+                document["applications"]["site"]["isolation"]["sandbox"] = sandbox;
+            }
+            explanation.push(line);
         }
         Ok(StartupPlan {
             document: document.to_string().into_bytes(),
@@ -241,6 +248,12 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
     let defaults = Defaults::of(arguments.unit);
     let config = arguments.config.clone()?;
+    let common = CommonOptions {
+        user: arguments.common.user.clone(),
+        group: arguments.common.group.clone(),
+        ..CommonOptions::default()
+    };
+    let disk = move || Disk::of(&common);
     Some(TableFiles {
         has_tables: |document| {
             config_file::may_have_tables(document) || config_file::may_have_left_out(document)
@@ -249,11 +262,15 @@ pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
         watched: config_file::watched,
         read: Box::new(move |document| {
             if config_file::may_have_left_out(document) {
-                let read = config_file::read_left_out(&config, &defaults, document)?;
+                let read = config_file::read_left_out(&config, &disk()?, &defaults, document)?;
                 let is_same = read == document && config_file::may_have_tables(document);
-                if is_same { config_file::reread_tables(document, &defaults) } else { Ok(read) }
+                if is_same {
+                    config_file::reread_tables(document, &disk()?, &defaults)
+                } else {
+                    Ok(read)
+                }
             } else {
-                config_file::reread_tables(document, &defaults)
+                config_file::reread_tables(document, &disk()?, &defaults)
             }
         }),
     })

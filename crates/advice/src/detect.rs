@@ -27,7 +27,7 @@ pub use closed_paths::ClosedPaths;
 pub use error::DetectError;
 pub use framework::{Evidence, Framework};
 pub use kind::Kind;
-pub use site::Site;
+pub use site::{Served, Site};
 pub use worker::WorkerScript;
 
 /// Recognises the site in a directory.
@@ -59,6 +59,34 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
         worker_script,
         is_resident: false,
         obeys_htaccess: false,
+        front_controller: None,
+    })
+}
+
+/// Recognises the site in the public directory of a project, which is named relative to the
+/// project.
+pub fn detect_public(directory: &Path, public: &Path) -> Result<Site, DetectError> {
+    let root = directory.join(public);
+    if root.to_str().is_none() {
+        return Err(DetectError::NotUtf8(root));
+    }
+    files::check_directory(&root)?;
+    let kind = match kind::recognise(&root)? {
+        Kind::FrontController { framework: None } => {
+            Kind::FrontController { framework: framework::framework(directory)? }
+        }
+        Kind::PublicFrontController { framework, .. } => Kind::FrontController { framework },
+        kind => kind,
+    };
+    Ok(Site {
+        closed_paths: ClosedPaths::find(&root, &kind)?,
+        worker_script: worker::worker_script(directory, &root)?,
+        directory: directory.to_owned(),
+        root,
+        kind,
+        is_resident: false,
+        obeys_htaccess: false,
+        front_controller: None,
     })
 }
 

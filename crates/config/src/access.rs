@@ -25,7 +25,7 @@ pub(crate) static KEYS: &[Key] = &[
 ];
 
 /// `basic_auth` of an action.
-static BASIC_AUTH: Shape = Shape {
+pub(crate) static BASIC_AUTH: Shape = Shape {
     name: "basic_auth",
     parts: &[&[
         Key::new("users_file", Kind::Text, "File of users, in the format of `htpasswd`")

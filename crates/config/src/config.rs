@@ -24,6 +24,7 @@ use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
 use crate::route::{Route, STEP};
 use crate::settings::{SETTINGS, Settings};
+use crate::site::{SITE, SITE_DEFAULTS};
 use crate::smtp::{MailServer, mail_server};
 use crate::upstream::{UPSTREAM, Upstream};
 use crate::upstream_tls::UpstreamTls;
@@ -41,6 +42,16 @@ pub static DOCUMENT: Shape = Shape {
         )
         .details("See [Several files](#several-files)")
         .replaced(),
+        Key::new(
+            "sites",
+            Kind::Either(&[Kind::Texts, Kind::Named(&Kind::Object(&SITE))]),
+            "Files with a site each, such as `\"sites/*.json\"`, or sites by name",
+        )
+        .details("See [Sites](configuration/sites.md)")
+        .replaced(),
+        Key::new("defaults", Kind::Object(&SITE_DEFAULTS), "Keys that all sites share")
+            .details("See [Defaults](configuration/sites.md#defaults)")
+            .replaced(),
         Key::new("settings", Kind::Object(&SETTINGS), "Settings of the whole server")
             .details("See [Settings](configuration/settings.md)")
             .unit(),

@@ -215,6 +215,14 @@ impl Error {
         &self.message
     }
 
+    /// Returns the message and the hint, without the place.
+    pub(crate) fn text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.to_string(),
+        }
+    }
+
     /// Returns further mistakes of the document, in the order in which they were found. If there
     /// are too many, some are missing.
     pub fn others(&self) -> &[Error] {

@@ -18,7 +18,8 @@ use crate::definitions::LEFT_OUT;
 use crate::error::{self, Error};
 use crate::json;
 use crate::mistakes::Mistakes;
-use crate::node::{Node, path, split_path};
+use crate::node::{Node, Shown, path, split_path};
+use crate::site::Site;
 use crate::types_file;
 
 mod chain;
@@ -30,6 +31,7 @@ mod lists;
 mod pattern;
 mod refused;
 mod rest;
+mod sites;
 mod tables;
 mod tolerance;
 mod tolerant;
@@ -44,6 +46,7 @@ pub use left_out::LeftOut;
 pub(crate) use left_out::read_left_out;
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
+pub use sites::{SiteParts, SiteProblem};
 pub use tables::{expand_tables, watched_by_tables};
 pub use tolerant::expand_leaving_out;
 
@@ -69,6 +72,28 @@ pub trait IncludedFiles {
     /// Returns a path that stays valid in another working directory.
     fn absolute(&self, file: PathBuf) -> PathBuf {
         file
+    }
+
+    /// Returns the content of the file of a site. It chooses users, so only the one who has started
+    /// the server may be able to change it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be read, or must not be used.
+    fn read_site(&self, file: &Path) -> Result<Vec<u8>, String> {
+        self.read(file)
+    }
+
+    /// Returns the parts of a document that serve a site.
+    ///
+    /// # Errors
+    ///
+    /// The key of the site, the problem, and what to do.
+    fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem>;
+
+    /// Returns true if sockets of the machine can listen on IPv6 addresses.
+    fn has_ipv6(&self) -> bool {
+        true
     }
 }
 
@@ -118,8 +143,11 @@ fn expand_once<'f>(
         }
     }
     let original = value.clone();
-    let read = reading.value(value, &place);
-    let Reading { sources, origins, tables, mistakes, tolerance, .. } = reading;
+    let read = reading.value(value, &place).and_then(|mut document| {
+        reading.add_sites(&mut document)?;
+        Ok(document)
+    });
+    let Reading { sources, origins, tables, mistakes, tolerance, places, .. } = reading;
     let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
@@ -140,7 +168,7 @@ fn expand_once<'f>(
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
     Ok(Some((
-        Expanded { document, sources, origins, left_out: Vec::new(), mistakes: Vec::new() },
+        Expanded { document, sources, origins, places, left_out: Vec::new(), mistakes: Vec::new() },
         tolerance,
     )))
 }
@@ -216,13 +244,28 @@ struct Reading<'f> {
     circular: BTreeSet<PathBuf>,
     /// Set if the document is read without files that cannot be used.
     tolerance: Option<Tolerance<'f>>,
+    /// Members about sites, which are replaced at the end.
+    found: sites::Found,
+    /// Parts that a site has in other places: they explain mistakes.
+    places: Vec<Origin>,
 }
 
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
         let (origins, tables) = (Vec::new(), Vec::new());
         let (mistakes, circular) = (Mistakes::default(), BTreeSet::new());
-        Reading { files, sources, origins, bytes: 0, tables, mistakes, circular, tolerance: None }
+        Reading {
+            files,
+            sources,
+            origins,
+            bytes: 0,
+            tables,
+            mistakes,
+            circular,
+            tolerance: None,
+            found: sites::Found::default(),
+            places: Vec::new(),
+        }
     }
 
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
@@ -309,6 +352,7 @@ impl<'f> Reading<'f> {
         mut members: Map<String, Value>,
         place: &Place,
     ) -> Result<Map<String, Value>, String> {
+        self.take_sites(&mut members, place)?;
         let include = members.get("include").filter(|value| is_include(value)).cloned();
         if include.is_some() {
             members.shift_remove("include");
@@ -416,6 +460,7 @@ impl<'f> Reading<'f> {
     ) -> Result<(), (usize, String)> {
         for (name, value) in members {
             let place = inside.child(&name);
+            let name_of = name.clone();
             match (all.get_mut(&name), value) {
                 (None, value) => {
                     self.record(&place);
@@ -440,13 +485,29 @@ impl<'f> Reading<'f> {
                         source.map(|source| source.file.display().to_string()).unwrap_or_default()
                     };
                     let owner = name(if intruder == other { place.source } else { other });
-                    let problem = format!("is in {owner} as well; leave it out of one of them");
-                    let place = Place { source: intruder, ..place };
+                    let place = self.place_in_site(Place { source: intruder, ..place });
+                    let subject = match place.path.first() {
+                        Some(first) if first == "hosts" => format!("\"{}\" ", Shown(&name_of)),
+                        _ => String::new(),
+                    };
+                    let problem =
+                        format!("{subject}is in {owner} as well; leave it out of one of them");
                     return Err((intruder, self.problem(&place, &problem)));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns the place in the file of a site from which a part of the document was made.
+    fn place_in_site(&self, place: Place) -> Place {
+        let is_around =
+            |known: &&Origin| known.source == place.source && place.path.starts_with(&known.path);
+        let known = self.places.iter().filter(is_around).max_by_key(|known| known.path.len());
+        match known {
+            Some(known) => Place { inner: known.inner.clone(), path: known.inner.clone(), ..place },
+            None => place,
+        }
     }
 
     /// Returns the files that an `include` names, those of a pattern in the order of their names.
@@ -506,6 +567,15 @@ impl<'f> Reading<'f> {
     /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept.
     /// Error: no further file is to be read, as there are too many files or problems.
     fn read(&mut self, file: &Path, place: &Place) -> Result<Option<(Value, usize)>, String> {
+        self.read_with(file, place, IncludedFiles::read)
+    }
+
+    fn read_with(
+        &mut self,
+        file: &Path,
+        place: &Place,
+        read: impl Fn(&'f dyn IncludedFiles, &Path) -> Result<Vec<u8>, String>,
+    ) -> Result<Option<(Value, usize)>, String> {
         if let Err(problem) = self.check_chain(file, place) {
             let including = self.sources.get(place.source).map(|source| source.file.clone());
             if including.is_some_and(|including| self.circular.insert(including)) {
@@ -523,7 +593,7 @@ impl<'f> Reading<'f> {
             return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
         }
         self.begins(place, file);
-        let text = match self.files.read(file) {
+        let text = match read(self.files, file) {
             Ok(text) => text,
             Err(problem) => {
                 return self.leave_out(file, self.problem(place, &problem)).map(|()| None);

@@ -69,6 +69,7 @@ mod script_variables;
 mod server_options;
 mod settings;
 mod share;
+mod site;
 mod smtp;
 mod sticky;
 mod suggest;
@@ -143,6 +144,10 @@ pub use script_sources::ScriptSources;
 pub use server_options::ServerOptions;
 pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, ListingFormat, Symlinks};
+pub use site::{
+    EnvironmentValue, FrontController, MAX_SITE_BODY_SIZE, Site, SiteHttps, SiteLimits, SitePhp,
+    SiteWorker,
+};
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};

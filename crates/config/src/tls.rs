@@ -19,6 +19,7 @@ pub(crate) use host_name::read_host;
 use host_name::read_name;
 
 use self::acme::ACME;
+pub(crate) use self::acme::{ACME_SERVERS, CHALLENGES, DNS};
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Shown};

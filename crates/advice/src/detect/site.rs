@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use howdah_config::Template;
+use howdah_config::{FrontController, MAX_SITE_BODY_SIZE, Template};
 use serde_json::{Map, Value, json};
 
 use super::closed_paths::ClosedPaths;
@@ -27,6 +27,18 @@ pub struct Site {
     pub is_resident: bool,
     /// The `.htaccess` files below the document root are read; not with a worker script.
     pub obeys_htaccess: bool,
+    /// The script in the root for requests for no file, if it is not that of the kind.
+    pub front_controller: Option<FrontController>,
+}
+
+/// The parts of a document that serve a site.
+#[derive(Debug)]
+pub struct Served {
+    /// Steps of a route. After steps for closed parts, one share serves the site: files are sent,
+    /// scripts are run, and other requests go to the front controller or are answered with 404.
+    pub steps: Vec<Value>,
+    /// The application, if there is PHP to run.
+    pub application: Option<Value>,
 }
 
 impl Site {
@@ -36,26 +48,45 @@ impl Site {
     }
 
     /// Returns the script in the root that handles requests for no file, if there is one.
-    pub fn front_controller(&self) -> Option<&'static str> {
-        match self.kind {
-            Kind::PublicFrontController { .. }
-            | Kind::WordPress { .. }
-            | Kind::FrontController { .. } => Some("index.php"),
-            Kind::PhpFiles | Kind::Static | Kind::Empty => None,
+    pub fn front_controller(&self) -> Option<&str> {
+        match (&self.front_controller, &self.kind) {
+            (Some(FrontController::Off), _) => None,
+            (Some(FrontController::Script(script)), _) => Some(script),
+            (
+                None,
+                Kind::PublicFrontController { .. }
+                | Kind::WordPress { .. }
+                | Kind::FrontController { .. },
+            ) => Some("index.php"),
+            (None, Kind::PhpFiles | Kind::Static | Kind::Empty) => None,
         }
     }
 
     /// Returns the document that serves the site on these addresses with this number of processes;
     /// `None` for automatic sizing.
-    ///
-    /// After steps for closed parts, one share serves the site: files are sent, scripts are run,
-    /// and other requests go to the front controller or are answered with 404.
     pub fn document(&self, listen: &[String], workers: Option<u32>) -> Value {
+        let listeners: Map<String, Value> =
+            listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
+        let Served { steps, application } = self.served("site");
+        let Some(mut application) = application else {
+            return json!({"listeners": listeners, "routes": steps});
+        };
+        if let Some(workers) = workers {
+            application["processes"] = json!(workers);
+        }
+        json!({
+            "listeners": listeners,
+            "routes": steps,
+            "applications": {"site": application},
+            "settings": {"http": {"max_body_size": MAX_SITE_BODY_SIZE}},
+        })
+    }
+
+    /// Returns the parts of a document that serve the site with an application of this name.
+    pub fn served(&self, name: &str) -> Served {
         // `detect` has refused paths that are not UTF-8.
         let root = self.root.to_string_lossy();
         let share = Template::escape(root.trim_end_matches('/')) + "$uri";
-        let listeners: Map<String, Value> =
-            listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
         if !self.has_php() {
             let mut action = json!({"share": share});
             let mut steps = Vec::new();
@@ -64,12 +95,12 @@ impl Site {
                 steps.push(hidden_names());
             }
             steps.push(json!({"action": action}));
-            return json!({"listeners": listeners, "routes": steps});
+            return Served { steps, application: None };
         }
         let mut action = json!({
             "share": share,
             "index": ["index.php", "index.html"],
-            "scripts": "applications/site/direct",
+            "scripts": format!("applications/{name}/direct"),
         });
         let mut application = json!({
             "type": "php",
@@ -83,13 +114,13 @@ impl Site {
                 members.remove("scripts");
                 members.remove("index");
             }
-            action["fallback"] = json!({"pass": "applications/site"});
+            action["fallback"] = json!({"pass": format!("applications/{name}")});
             if let Some(members) = application.as_object_mut() {
                 members.remove("targets");
             }
             application["root"] = json!(root);
             // The script of the classic mode, with which `howdah worker-check` compares.
-            let script = self.front_controller().unwrap_or(worker.script);
+            let script = self.front_controller().unwrap_or(&worker.script);
             application["script"] = json!(script);
             application["worker"] = if script == worker.script {
                 json!(true)
@@ -103,7 +134,7 @@ impl Site {
             }
         } else if let Some(script) = self.front_controller() {
             // With `.htaccess` files, for paths that name no file and that no rule is for.
-            action["fallback"] = json!({"pass": "applications/site/front"});
+            action["fallback"] = json!({"pass": format!("applications/{name}/front")});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }
         if self.obeys_htaccess && !self.is_resident {
@@ -123,17 +154,7 @@ impl Site {
             steps.insert(0, hidden_names());
         }
         steps.push(json!({"action": action}));
-        if let Some(workers) = workers {
-            application["processes"] = json!(workers);
-        }
-        json!({
-            "listeners": listeners,
-            "routes": steps,
-            "applications": {"site": application},
-            // Apache's limit. PHP's own `post_max_size`, which a site can set, is the effective
-            // limit.
-            "settings": {"http": {"max_body_size": 1u32 << 30}},
-        })
+        Served { steps, application: Some(application) }
     }
 
     /// Returns lines for the terminal: the kind of site with the evidence, the document root, and
@@ -158,7 +179,7 @@ impl Site {
         let requests = match (self.has_php(), self.front_controller()) {
             _ if self.is_resident => format!(
                 "files are sent, the rest goes to {}, which stays in memory",
-                worker.map_or("the worker script", |worker| worker.script)
+                worker.map_or("the worker script", |worker| worker.script.as_str())
             ),
             (_, Some(script)) => {
                 format!("files are sent, *.php files are run, the rest goes to {script}")

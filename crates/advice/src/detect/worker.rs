@@ -9,7 +9,7 @@ use super::files::is_file;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerScript {
     /// The script, relative to the document root.
-    pub script: &'static str,
+    pub script: String,
     /// The file or text by which it was recognised.
     pub evidence: &'static str,
     /// Environment variables that it needs.
@@ -38,9 +38,9 @@ pub(super) fn worker_script(
             ("APP_PUBLIC_PATH", text(root)),
             ("LARAVEL_OCTANE", "1".to_owned()),
         ];
-        return Ok(Some(WorkerScript { script: OCTANE, evidence: OCTANE, environment }));
+        return Ok(Some(WorkerScript { script: OCTANE.to_owned(), evidence: OCTANE, environment }));
     }
-    let script = "index.php";
+    let script = "index.php".to_owned();
     if is_file(&directory.join(SYMFONY_RUNNER))? {
         let (evidence, environment) = (SYMFONY_RUNNER, Vec::new());
         return Ok(Some(WorkerScript { script, evidence, environment }));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::left_out::LeftOut;
 use crate::error::{Error, ErrorKind, Position};
 use crate::json;
-use crate::node::{Shown, split_path};
+use crate::node::{Shown, path, split_path};
 
 /// A document whose parts come from several files.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Expanded {
     pub document: Value,
     pub(super) sources: Vec<Source>,
     pub(super) origins: Vec<Origin>,
+    /// Parts that a site has in other places.
+    pub(super) places: Vec<Origin>,
     /// Files that are left out because they cannot be used
     /// ([`expand_leaving_out`](super::expand_leaving_out)).
     pub left_out: Vec<LeftOut>,
@@ -58,7 +60,8 @@ impl Expanded {
 
     /// Returns the part of the document that a file owns, and in which a place is.
     fn origin(&self, steps: &[String]) -> Option<&Origin> {
-        let around = self.origins.iter().filter(|origin| steps.starts_with(&origin.path));
+        let all = self.origins.iter().chain(&self.places);
+        let around = all.filter(|origin| steps.starts_with(&origin.path));
         around.max_by_key(|origin| origin.path.len())
     }
 
@@ -103,7 +106,11 @@ impl Expanded {
             }
             None => (0, steps),
         };
+        let is_of_site = self.places.iter().any(|place| place.source == source);
         match self.sources.get(source) {
+            Some(source) if is_of_site => {
+                format!("{}: {}: {}", source.place(&inner), path(&inner), error.text())
+            }
             Some(source) => format!("{}: {error}", source.place(&inner)),
             None => error.to_string(),
         }
@@ -118,10 +125,14 @@ impl Source {
 
     /// Returns the file and the line of a value, or of the object that lacks it.
     pub(super) fn place(&self, inner: &[String]) -> String {
+        let Position { line, column, .. } = self.position(inner);
+        format!("{}: line {line}, column {column}", self.file.display())
+    }
+
+    /// Returns the position of a value, or of the object that lacks it.
+    pub(super) fn position(&self, inner: &[String]) -> Position {
         let found =
             (0..=inner.len()).rev().find_map(|length| json::find(&self.text, inner.get(..length)?));
-        let Position { line, column, .. } =
-            found.unwrap_or(Position { offset: 0, line: 1, column: 1 });
-        format!("{}: line {line}, column {column}", self.file.display())
+        found.unwrap_or(Position { offset: 0, line: 1, column: 1 })
     }
 }

@@ -34,7 +34,8 @@ pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<E
     }
     let Reading { sources, origins, mistakes, .. } = reading;
     finished(mistakes, read)?;
-    Ok(Expanded { document, sources, origins, left_out: Vec::new(), mistakes: Vec::new() })
+    let (places, left_out, mistakes) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Expanded { document, sources, origins, places, left_out, mistakes })
 }
 
 /// Returns the files and directories on which the tables of an expanded document depend.

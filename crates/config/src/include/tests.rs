@@ -26,6 +26,25 @@ impl IncludedFiles for Memory {
         let files = self.0.keys().filter(|file| file.parent() == Some(directory)).rev();
         Ok(files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect())
     }
+
+    /// A site has its routes, and a redirect if they are absent.
+    fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+        if site.root == Path::new("/missing") {
+            return Err(SiteProblem { key: "root", problem: "does not exist".to_owned() });
+        }
+        let hosts: Map<_, _> = site.hosts.iter().map(|h| (h.clone(), json!(site.name))).collect();
+        let parts = json!({
+            "variables": {"site": {"values": hosts}},
+            "routes": {&site.name: site.routes},
+        });
+        let part = |path: &[&str]| path.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+        let hosts = site.hosts.iter().enumerate().map(|(index, host)| {
+            (part(&["variables", "site", "values", host]), part(&["hosts", &index.to_string()]))
+        });
+        let routes = (part(&["routes", &site.name]), part(&["routes"]));
+        let document = parts.as_object().unwrap().clone();
+        Ok(SiteParts { document, places: hosts.chain([routes]).collect() })
+    }
 }
 
 pub(super) fn expanded(document: &str, files: &[(&str, &str)]) -> Result<Expanded, String> {

@@ -11,8 +11,12 @@ use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Shown};
 
-/// A challenge.
-const CHALLENGE: Kind = Kind::Word(&["http", "tls-alpn", "dns"]);
+/// Authorities in order of preference.
+pub(crate) const ACME_SERVERS: Kind =
+    Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&ACME_SERVER)]));
+
+/// Types of challenges in order of preference.
+pub(crate) const CHALLENGES: Kind = Kind::OneOrMany(&Kind::Word(&["http", "tls-alpn", "dns"]));
 
 /// `acme` of `tls`.
 pub(crate) static ACME: Shape = Shape {
@@ -22,23 +26,15 @@ pub(crate) static ACME: Shape = Shape {
             .default("required without `on_demand`")
             .details("`*.example.org` needs `dns`"),
         Key::new("email", Kind::Text, "Contact address for the authority").default("none"),
-        Key::new(
-            "servers",
-            Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&ACME_SERVER)])),
-            "URLs of the authorities' directories, tried in order",
-        )
-        .default("Let's Encrypt")
-        .details("If one fails, the next is tried"),
-        Key::new(
-            "challenges",
-            Kind::OneOrMany(&CHALLENGE),
-            "Types of challenges in order of preference",
-        )
-        .default("`[\"tls-alpn\", \"http\"]`; with `dns`: `\"dns\"`")
-        .details(
-            "`http` (port 80), `tls-alpn` (port 443), `dns` (a DNS record). If one fails, the \
+        Key::new("servers", ACME_SERVERS, "URLs of the authorities' directories, tried in order")
+            .default("Let's Encrypt")
+            .details("If one fails, the next is tried"),
+        Key::new("challenges", CHALLENGES, "Types of challenges in order of preference")
+            .default("`[\"tls-alpn\", \"http\"]`; with `dns`: `\"dns\"`")
+            .details(
+                "`http` (port 80), `tls-alpn` (port 443), `dns` (a DNS record). If one fails, the \
              next is tried",
-        ),
+            ),
         Key::new("dns", Kind::Object(&DNS), "The program that changes DNS records")
             .default("none")
             .details("See [DNS challenges](#dns-challenges)"),
@@ -94,7 +90,7 @@ static EXTERNAL_ACCOUNT: Shape = Shape {
 };
 
 /// `dns` of `acme`.
-static DNS: Shape = Shape {
+pub(crate) static DNS: Shape = Shape {
     name: "acme_dns",
     parts: &[&[
         Key::new(

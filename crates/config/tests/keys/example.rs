@@ -18,7 +18,9 @@ pub fn document() -> Value {
 }
 
 pub fn without_include(mut document: Value) -> Value {
-    document.as_object_mut().unwrap().shift_remove("include");
+    for replaced in ["include", "sites", "defaults"] {
+        document.as_object_mut().unwrap().shift_remove(replaced);
+    }
     document
 }
 

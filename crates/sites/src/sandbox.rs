@@ -1,4 +1,4 @@
-//! The sandbox of `howdah serve DIR`: PHP may use only the files of the site and of the system.
+//! The sandbox of a site: PHP may use only the files of the site and of the system.
 //!
 //! The files of the site are those of the project that contains the directory, and targets of
 //! symbolic links in it. If the project cannot be determined, there is no sandbox. A site that
@@ -58,12 +58,10 @@ const MAX_ENTRIES: usize = 20_000;
 /// Directories with very many files and no links out of the project.
 const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
 
-/// Adds the sandbox to the document of a site. `user` is the server's user; `None` is the user of
-/// this process. Returns lines for the terminal.
-pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec<String> {
-    if !site.has_php() {
-        return Vec::new();
-    }
+/// Returns `isolation.sandbox` of the application of a site, if it can be restricted, and a line for
+/// the terminal. `user` is the server's user; `None` is the user of this process. The volumes of a
+/// container belong to a site that `is_alone`.
+pub fn of(site: &Site, user: Option<&Credentials>, is_alone: bool) -> (Option<Value>, String) {
     let (owners, home) = match user {
         Some(user) => {
             (LinkOwners { scripts: user.uid, are_trusted: false }, PathBuf::from(&user.home))
@@ -76,11 +74,11 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
     let root = fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
     let Some(project) = project(&root, &home) else {
         let reason = "sandbox: none, as other things than the site are in its directory";
-        return vec![reason.to_owned()];
+        return (None, reason.to_owned());
     };
     let mut write = vec![project.clone(), PathBuf::from("/var/tmp")];
     write.extend(linked(&project, owners, &home));
-    if is_container() {
+    if is_alone && is_container() {
         write.extend(container_volumes());
     }
     // The kernel allows moving a file only between directories with the same rights; otherwise it
@@ -90,13 +88,14 @@ pub fn add(document: &mut Value, site: &Site, user: Option<&Credentials>) -> Vec
         paths.iter().filter_map(|path| path.to_str()).map(str::to_owned).collect()
     };
     let shown = texts(&write).join(", ");
-    document["applications"]["site"]["isolation"]["sandbox"] = json!({
+    let sandbox = json!({
         "write": texts(&write), "execute": texts(&execute), "required": false,
     });
-    vec![match landlock::version() {
+    let line = match landlock::version() {
         landlock::FILES.. => format!("sandbox: PHP uses the system's files and {shown}"),
         _ => "sandbox: none, as this kernel cannot restrict files".to_owned(),
-    }]
+    };
+    (Some(sandbox), line)
 }
 
 /// Returns the top directory of the project that contains `root`, a path without links; `None` if

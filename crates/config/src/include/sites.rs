@@ -1,0 +1,327 @@
+//! `sites` of a document: each site becomes parts of the document, as if a file with them were
+//! included.
+//!
+//! [`IncludedFiles::compile`] makes the parts of a site. Here are those that all sites share: the
+//! listeners, the variable `site` with the name of the site that a host belongs to, and the route
+//! `sites`, which passes requests to the route of that name. The document may define each of them
+//! itself.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::expanded::Origin;
+use super::{IncludedFiles, Place, Reading};
+use crate::error::Error;
+use crate::node::{Shown, path, quoted, split_path};
+use crate::site::{MAX_SITE_BODY_SIZE, Site, addresses};
+
+/// The member of a document with the sites.
+pub(super) const SITES: &str = "sites";
+
+/// The member of a document with the keys that sites share.
+pub(super) const DEFAULTS: &str = "defaults";
+
+/// Names that the parts of all sites have.
+const RESERVED: [&str; 2] = ["sites", "default"];
+
+/// The parts of a document that serve a site.
+#[derive(Debug, Clone, Default)]
+pub struct SiteParts {
+    /// The parts.
+    pub document: Map<String, Value>,
+    /// Paths of parts in the document that the site has as well, each with its path there.
+    pub places: Vec<(Vec<String>, Vec<String>)>,
+}
+
+/// The reason why a site cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteProblem {
+    /// Key of the site that the problem is about.
+    pub key: &'static str,
+    /// The problem, and what to do.
+    pub problem: String,
+}
+
+/// Members of the document about sites, which are replaced.
+#[derive(Default)]
+pub(super) struct Found {
+    sites: Vec<(Value, Place)>,
+    defaults: Option<(Value, Place)>,
+}
+
+/// The sites of a document, and the parts that are to be added.
+#[derive(Default)]
+struct Compiled {
+    parts: Vec<(SiteParts, Place)>,
+    /// Hosts of sites that cannot be used, with the name of each.
+    hosts: Vec<(String, String)>,
+    is_encrypted: bool,
+}
+
+/// `defaults`, and the addresses for requests with encryption.
+type Shared<'a> = (&'a Value, &'a [String]);
+
+impl Found {
+    pub(super) fn is_empty(&self) -> bool {
+        self.sites.is_empty() && self.defaults.is_none()
+    }
+}
+
+impl Reading<'_> {
+    /// Takes the members about sites from the document, or from a file with parts of it.
+    pub(super) fn take_sites(
+        &mut self,
+        members: &mut Map<String, Value>,
+        place: &Place,
+    ) -> Result<(), String> {
+        if !place.path.is_empty() {
+            return Ok(());
+        }
+        if let Some(sites) = members.shift_remove(SITES) {
+            self.found.sites.push((sites, place.child(SITES)));
+        }
+        if let Some(defaults) = members.shift_remove(DEFAULTS) {
+            let place = place.child(DEFAULTS);
+            if self.found.defaults.is_some() {
+                return self.keep(&place, "is in another file as well; leave it out of one");
+            }
+            self.found.defaults = Some((defaults, place));
+        }
+        Ok(())
+    }
+
+    /// Adds the parts of all sites to a document.
+    pub(super) fn add_sites(&mut self, document: &mut Value) -> Result<(), String> {
+        let found = std::mem::take(&mut self.found);
+        let Some(members) = document.as_object_mut() else { return Ok(()) };
+        if found.is_empty() {
+            return Ok(());
+        }
+        let defaults = match found.defaults {
+            Some((defaults, place)) => {
+                if let Err(error) = Site::check_defaults(&defaults) {
+                    for error in [&error].into_iter().chain(error.others()) {
+                        let file = self.sources.get(place.source).map(|source| &source.file);
+                        let file = file.map(|file| file.display().to_string());
+                        let text = self.place_of(&place, error);
+                        let file = file.unwrap_or_default();
+                        self.reject(place.source, format!("{file}: {text}"))?;
+                    }
+                }
+                defaults
+            }
+            None => Value::Null,
+        };
+        let addresses = addresses(&defaults, self.files.has_ipv6());
+        let shared = (&defaults, addresses.1.as_slice());
+        let mut all = Compiled::default();
+        for (sites, place) in found.sites {
+            match sites {
+                Value::Object(sites) => {
+                    for (name, site) in sites {
+                        let place = place.child(&name);
+                        self.site(&name, &site, shared, place, &mut all)?;
+                    }
+                }
+                Value::String(_) | Value::Array(_) => {
+                    for file in self.named(&sites, &place)? {
+                        self.site_of_file(&file, shared, &place, &mut all)?;
+                    }
+                }
+                _ => self.keep(&place, "must be names of files, or an object of sites")?,
+            }
+        }
+        self.add_shared(members, &addresses, all.is_encrypted)?;
+        for (parts, place) in all.parts {
+            let first_origin = self.origins.len();
+            for (path, inner) in parts.places {
+                let inner = [place.inner.as_slice(), inner.as_slice()].concat();
+                self.places.push(Origin { path, source: place.source, inner });
+            }
+            let inside = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
+            self.add(members, parts.document, &inside, first_origin)?;
+        }
+        // Their requests are answered with 503, as there is no route of the name.
+        let values = members.get_mut("variables").and_then(|all| all.get_mut("site"));
+        let values = values.and_then(|site| site.get_mut("values")).and_then(Value::as_object_mut);
+        if let Some(values) = values {
+            for (host, name) in all.hosts {
+                values.entry(host).or_insert(Value::String(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the site of a file. One that cannot be used has its former parts.
+    fn site_of_file(
+        &mut self,
+        file: &Path,
+        shared: Shared<'_>,
+        place: &Place,
+        all: &mut Compiled,
+    ) -> Result<(), String> {
+        let name = file.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let mut hosts = Vec::new();
+        if let Some((site, source)) = self.read_with(file, place, IncludedFiles::read_site)? {
+            let inside = Place { source, inner: Vec::new(), path: Vec::new() };
+            if self.site(name, &site, shared, inside, all)? {
+                return Ok(());
+            }
+            hosts = named_hosts(&site);
+        }
+        let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
+        match self.former_members(file, &top) {
+            Some((former, source)) => {
+                let parts = SiteParts { document: former, places: Vec::new() };
+                all.is_encrypted |= parts.document.contains_key("listeners");
+                all.parts.push((parts, Place { source, ..top }));
+            }
+            None => all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned()))),
+        }
+        Ok(())
+    }
+
+    /// Compiles a site. Returns false if it has a mistake, which is kept.
+    fn site(
+        &mut self,
+        name: &str,
+        site: &Value,
+        (defaults, listen_https): Shared<'_>,
+        place: Place,
+        all: &mut Compiled,
+    ) -> Result<bool, String> {
+        let refuse = |reading: &mut Self, problem: String| {
+            reading.reject_site(&place, problem).map(|()| false)
+        };
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_name) || RESERVED.contains(&name) {
+            let problem = format!(
+                "\"{}\" cannot be the name of a site: it must have letters, digits, \"-\", \"_\" \
+                 and \".\" only, and not be {}",
+                Shown(name),
+                quoted(&RESERVED)
+            );
+            return refuse(self, self.problem(&place, &problem));
+        }
+        if let Some(key) =
+            ["listeners", "applications"].iter().find(|key| site.get(**key).is_some())
+        {
+            let problem = format!(
+                "is a whole document, as it has \"{key}\", and no site; a document of a server of \
+                 its own belongs into /etc/howdah/servers, a part of this one into a file of \
+                 \"include\""
+            );
+            return refuse(self, self.problem(&place, &problem));
+        }
+        let site = match Site::read(name, site, defaults, listen_https) {
+            Ok(site) => site,
+            Err(error) => {
+                let errors = [&error].into_iter().chain(error.others());
+                let mut texts: Vec<_> = errors.map(|error| self.place_of(&place, error)).collect();
+                texts.dedup();
+                let file = self.sources.get(place.source).map(|source| source.file.display());
+                let file = file.map(|file| file.to_string()).unwrap_or_default();
+                return refuse(self, format!("{file}: {}", texts.join("; ")));
+            }
+        };
+        self.begins(&place, &site.root);
+        match self.files.compile(&site) {
+            Ok(parts) => {
+                all.is_encrypted |= site.is_encrypted();
+                all.parts.push((parts, place));
+                Ok(true)
+            }
+            Err(SiteProblem { key, problem }) => {
+                let place = place.child(key);
+                refuse(self, self.problem(&place, &problem))
+            }
+        }
+    }
+
+    /// Handles a mistake of a site: one of the document itself is a mistake of the document.
+    fn reject_site(&mut self, place: &Place, problem: String) -> Result<(), String> {
+        let source = self.sources.get(place.source).filter(|source| source.included_by.is_some());
+        match source.map(|source| source.file.clone()) {
+            Some(file) => self.leave_out(&file, problem),
+            None => self.reject(place.source, problem),
+        }
+    }
+
+    /// Adds the parts that all sites share, unless the document has them.
+    fn add_shared(
+        &mut self,
+        members: &mut Map<String, Value>,
+        (listen, listen_https): &(Vec<String>, Vec<String>),
+        is_encrypted: bool,
+    ) -> Result<(), String> {
+        let routes = members.entry("routes").or_insert_with(|| json!({}));
+        let Some(routes) = routes.as_object_mut() else {
+            let place = Place { source: 0, inner: vec!["routes".to_owned()], path: Vec::new() };
+            let problem = "must be an object beside \"sites\": give the route a name, such as \
+                           \"default\", which is for hosts that no site has";
+            return self.keep(&place.child("routes"), problem);
+        };
+        for (name, steps) in [
+            (
+                "sites",
+                json!([
+                    {"match": {"if": "$site"}, "action": {"pass": "routes/$site", "max_body_size": MAX_SITE_BODY_SIZE}},
+                    {"action": {"pass": "routes/default"}},
+                ]),
+            ),
+            ("default", json!([{"action": {"return": 404}}])),
+        ] {
+            routes.entry(name).or_insert(steps);
+        }
+        if let Some(variables) =
+            members.entry("variables").or_insert_with(|| json!({})).as_object_mut()
+        {
+            let site = json!({"map": "$host", "values": {}});
+            variables.entry("site").or_insert(site);
+        }
+        let mut listen = listen.clone();
+        if is_encrypted {
+            listen.extend_from_slice(listen_https);
+        }
+        let listeners = members.entry("listeners").or_insert_with(|| json!({}));
+        if let Some(listeners) = listeners.as_object_mut() {
+            for address in listen {
+                listeners.entry(address).or_insert_with(|| json!({"pass": "routes/sites"}));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a mistake with its line and its path in a site.
+    fn place_of(&self, place: &Place, error: &Error) -> String {
+        let mut inner = place.inner.clone();
+        inner.extend(split_path(error.path()));
+        let position = self.sources.get(place.source).map(|source| source.position(&inner));
+        let line = position.map(|at| format!("line {}, column {}: ", at.line, at.column));
+        let line = line.unwrap_or_default();
+        match path(&inner) {
+            path if path.is_empty() => format!("{line}{}", error.text()),
+            path => format!("{line}{path}: {}", error.text()),
+        }
+    }
+}
+
+/// Returns the hosts that a site names, whatever else is wrong with it.
+fn named_hosts(site: &Value) -> Vec<String> {
+    let hosts = match site.get("hosts") {
+        Some(Value::Array(hosts)) => hosts.iter().collect(),
+        Some(one) => vec![one],
+        None => Vec::new(),
+    };
+    let is_host = |host: &&str| {
+        let mut bytes = host.bytes();
+        !host.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    hosts
+        .into_iter()
+        .filter_map(Value::as_str)
+        .filter(is_host)
+        .map(str::to_ascii_lowercase)
+        .collect()
+}

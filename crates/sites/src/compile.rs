@@ -1,0 +1,222 @@
+//! A site → the parts of a document.
+
+use std::path::Path;
+
+use howdah_advice::detect::{self, DetectError, Served, WorkerScript};
+use howdah_config::include::{SiteParts, SiteProblem};
+use howdah_config::{EnvironmentValue, Site, SiteWorker};
+use howdah_sys::credentials::Credentials;
+use serde_json::{Map, Value, json};
+
+use crate::{encryption, options, sandbox};
+
+#[cfg(test)]
+mod tests;
+
+/// The machine that sites are compiled for.
+pub struct Machine<'a> {
+    /// The server's user; `None` is the user of this process.
+    pub user: Option<Credentials>,
+    /// Returns the content of a file. Error: the reason why it cannot be read.
+    pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
+}
+
+/// The page of a site that is not enabled.
+const MAINTENANCE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+    <meta name=\"viewport\" content=\"width=device-width\"><title>Maintenance</title>\
+    <h1>Maintenance</h1><p>This site is down for maintenance. Please come back later.</p></html>\n";
+
+/// Seconds after which a client should ask again for a site that is not enabled.
+const RETRY_AFTER: &str = "600";
+
+/// Returns the parts of a document that serve a site.
+///
+/// # Errors
+///
+/// The key of the site, the problem, and what to do.
+pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProblem> {
+    let mut parts = Parts::default();
+    let values = site.hosts.iter().map(|host| (host.clone(), json!(site.name)));
+    let values: Map<String, Value> = values.collect();
+    for (index, host) in site.hosts.iter().enumerate() {
+        let path = ["variables", "site", "values", host.as_str()];
+        parts.place(&path, &["hosts", &index.to_string()]);
+    }
+    parts.document.insert("variables".to_owned(), json!({"site": {"values": values}}));
+    if let Some(listeners) = encryption::listeners(site)? {
+        parts.document.insert("listeners".to_owned(), listeners);
+    }
+    let mut steps = Vec::new();
+    let mut routes = Map::new();
+    if site.enabled {
+        let served = served(site, machine)?;
+        steps.extend(encryption::redirects(site));
+        let content = site.routes.iter().cloned().chain(served.steps);
+        let content: Vec<_> = content.map(|step| with_headers(step, site)).collect();
+        let options = options::of(site);
+        if options.is_empty() {
+            place_steps(site, &site.name, steps.len(), content.len(), &mut parts);
+            steps.extend(content);
+        } else {
+            let mut action = json!({"pass": format!("routes/{}%2Fcontent", site.name)});
+            let index = steps.len().to_string();
+            for (option, key, value) in options {
+                let path = ["routes", &site.name, &index, "action", option];
+                parts.place(&path, key);
+                action[option] = value;
+            }
+            steps.push(json!({"action": action}));
+            let name = format!("{}/content", site.name);
+            place_steps(site, &name, 0, content.len(), &mut parts);
+            routes.insert(name, content.into());
+        }
+        if let Some(application) = served.application {
+            let application = application_of(site, application, machine, &mut parts)?;
+            let name = site.name.clone();
+            parts.document.insert("applications".to_owned(), json!({name: application}));
+        }
+    } else {
+        steps.push(json!({"action": {
+            "return": 503,
+            "body": MAINTENANCE,
+            "response_headers": {
+                "Content-Type": {"value": "text/html; charset=utf-8", "always": true},
+                "Retry-After": {"value": RETRY_AFTER, "always": true},
+                "Cache-Control": {"value": "no-store", "always": true},
+            },
+        }}));
+    }
+    routes.insert(site.name.clone(), steps.into());
+    parts.document.insert("routes".to_owned(), routes.into());
+    Ok(SiteParts { document: parts.document, places: parts.places })
+}
+
+/// The parts of a document while they are made.
+#[derive(Default)]
+struct Parts {
+    document: Map<String, Value>,
+    places: Vec<(Vec<String>, Vec<String>)>,
+}
+
+impl Parts {
+    /// Records that a part comes from a key of the site.
+    fn place(&mut self, part: &[&str], key: &[&str]) {
+        let owned = |path: &[&str]| path.iter().map(|step| (*step).to_owned()).collect();
+        self.places.push((owned(part), owned(key)));
+    }
+}
+
+/// Finds what serves the site.
+fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
+    let refused = |key| move |error: DetectError| SiteProblem { key, problem: error.to_string() };
+    let mut found = match &site.public {
+        Some(public) => detect::detect_public(&site.root, public).map_err(refused("public"))?,
+        None => detect::detect(&site.root).map_err(refused("root"))?,
+    };
+    found.front_controller.clone_from(&site.front_controller);
+    match &site.worker {
+        SiteWorker::Off => {}
+        SiteWorker::Found if found.worker_script.is_some() => found.is_resident = true,
+        SiteWorker::Found => {
+            let problem = format!(
+                "there is no worker script in {}: neither that of Laravel Octane nor Symfony's \
+                 runtime; write the path of the script in place of true",
+                site.root.display()
+            );
+            return Err(SiteProblem { key: "worker", problem });
+        }
+        SiteWorker::Script(script) => {
+            let environment = Vec::new();
+            let worker =
+                WorkerScript { script: script.clone(), evidence: "the site's file", environment };
+            found.worker_script = Some(worker);
+            found.is_resident = true;
+        }
+    }
+    found.obeys_htaccess = site.htaccess && !found.is_resident;
+    let mut served = found.served(&site.name);
+    // With a user of its own, the permissions of files keep the site from others, and others from
+    // the site.
+    if let (Some(application), None) = (&mut served.application, &site.user)
+        && let (Some(sandbox), _) = sandbox::of(&found, machine.user.as_ref(), false)
+    {
+        application["isolation"]["sandbox"] = sandbox;
+    }
+    Ok(served)
+}
+
+/// Adds the header fields of the site to a step that has none of its own, and to its fallbacks:
+/// those of the action that responds count.
+fn with_headers(mut step: Value, site: &Site) -> Value {
+    let Some(headers) = &site.headers else { return step };
+    let mut next = step.get_mut("action");
+    while let Some(action) = next.and_then(Value::as_object_mut) {
+        action.entry("response_headers").or_insert_with(|| headers.clone());
+        next = action.get_mut("fallback");
+    }
+    step
+}
+
+/// Records the places of the steps of a route, of which the site's own come first.
+fn place_steps(site: &Site, route: &str, first: usize, count: usize, parts: &mut Parts) {
+    for index in 0..count {
+        let at = first.saturating_add(index).to_string();
+        parts.place(&["routes", route, &at, "action", "response_headers"], &["headers"]);
+        if index < site.routes.len() {
+            parts.place(&["routes", route, &at], &["routes", &index.to_string()]);
+        }
+    }
+}
+
+/// Adds the keys of the site to the application that is found.
+fn application_of(
+    site: &Site,
+    mut application: Value,
+    machine: &Machine<'_>,
+    parts: &mut Parts,
+) -> Result<Value, SiteProblem> {
+    let name = site.name.as_str();
+    let mut set = |path: &[&str], key: &[&str], value: Value| {
+        let part: Vec<_> = ["applications", name].iter().chain(path).copied().collect();
+        parts.place(&part, key);
+        if let [first] = path {
+            application[*first] = value;
+        } else if let [first, second] = path {
+            application[*first][*second] = value;
+        }
+    };
+    if let Some(version) = site.php.version {
+        set(&["type"], &["php", "version"], json!(format!("php {version}")));
+    }
+    if !site.php.ini.is_empty() {
+        set(&["options", "admin"], &["php", "ini"], site.php.ini.clone().into());
+    }
+    if let Some(processes) = &site.php.processes {
+        set(&["processes"], &["php", "processes"], processes.clone());
+    }
+    for (key, value) in [("user", &site.user), ("group", &site.group)] {
+        if let Some(value) = value {
+            set(&[key], &[key], json!(value));
+        }
+    }
+    if let Some(limit) = site.limits.mail {
+        set(&["smtp", "limit"], &["limits", "mail"], json!(limit));
+    }
+    for (variable, value) in &site.environment {
+        let value = match value {
+            EnvironmentValue::Text(text) => text.clone(),
+            EnvironmentValue::File(file) => read_value(file, machine)?,
+        };
+        set(&["environment", variable], &["environment", variable], json!(value));
+    }
+    Ok(application)
+}
+
+/// Reads the value of an environment variable.
+fn read_value(file: &Path, machine: &Machine<'_>) -> Result<String, SiteProblem> {
+    let refused = |problem| SiteProblem { key: "environment", problem };
+    let text = (machine.read)(file).map_err(refused)?;
+    let text = String::from_utf8(text)
+        .map_err(|_| refused(format!("{}: it is not UTF-8", file.display())))?;
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+}

@@ -1,0 +1,295 @@
+//! Each key of a site, and what it becomes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use howdah_config::include::{self, Expanded, IncludedFiles};
+use howdah_config::{Config, path};
+
+use super::*;
+
+/// Files in memory; sites are compiled for the directories of the disk.
+struct Files;
+
+impl IncludedFiles for Files {
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        match file.to_str() {
+            Some("/secret") => Ok(b"s3cret\n".to_vec()),
+            _ => Err(format!("{}: there is no such file", file.display())),
+        }
+    }
+
+    fn names(&self, _: &Path) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+        compile(site, &Machine { user: None, read: &|file| self.read(file) })
+    }
+}
+
+/// Returns the document of a site with these keys beside `hosts` and `root`. It is valid.
+fn document(keys: Value, defaults: Value) -> (tempfile::TempDir, Result<Value, String>) {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("pub")).unwrap();
+    fs::write(root.path().join("index.php"), "").unwrap();
+    fs::write(root.path().join("pub/app.php"), "").unwrap();
+    let mut site = json!({"hosts": ["a.example", "www.a.example"], "root": root.path()});
+    site.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    let text = json!({"sites": {"a": site}, "defaults": defaults}).to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);
+    let document = expanded.and_then(|expanded| {
+        let expanded: Expanded = expanded.expect("sites");
+        match Config::from_value(expanded.document.clone()) {
+            Ok(_) => Ok(expanded.document),
+            Err(error) => Err(expanded.explain(&error)),
+        }
+    });
+    (root, document)
+}
+
+fn site(keys: Value) -> (tempfile::TempDir, Value) {
+    let (root, document) = document(keys, json!({}));
+    (root, document.unwrap())
+}
+
+fn problem(keys: Value, defaults: Value) -> String {
+    document(keys, defaults).1.unwrap_err()
+}
+
+#[test]
+fn a_site_has_its_hosts_its_route_and_its_application() {
+    let (root, document) = site(json!({}));
+    let root = root.path().to_str().unwrap();
+    assert_eq!(
+        document["variables"]["site"],
+        json!({"map": "$host", "values": {"a.example": "a", "www.a.example": "a"}})
+    );
+    let last = document["routes"]["a"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["action"]["share"], format!("{root}$uri"));
+    assert_eq!(last["action"]["scripts"], "applications/a/direct");
+    let application = &document["applications"]["a"];
+    assert_eq!(application["type"], "php");
+    assert_eq!(
+        application["targets"],
+        json!({"direct": {"root": root}, "front": {"root": root, "script": "index.php"}})
+    );
+    let listeners: Vec<_> = document["listeners"].as_object().unwrap().keys().collect();
+    assert_eq!(listeners, ["*:80", "[::]:80"]);
+}
+
+#[test]
+fn keys_of_php_are_those_of_the_application() {
+    let (_root, document) = site(json!({
+        "user": "root",
+        "group": "root",
+        "php": {
+            "version": "8.2",
+            "ini": {"memory_limit": "256M"},
+            "processes": {"max": 7},
+        },
+        "environment": {"A": "b", "SECRET": {"file": "/secret"}},
+        "limits": {"mail": 50},
+    }));
+    let application = &document["applications"]["a"];
+    for (key, value) in [
+        ("type", json!("php 8.2")),
+        ("options", json!({"admin": {"memory_limit": "256M"}})),
+        ("processes", json!({"max": 7})),
+        ("user", json!("root")),
+        ("group", json!("root")),
+        ("environment", json!({"A": "b", "SECRET": "s3cret"})),
+        ("smtp", json!({"limit": 50})),
+    ] {
+        assert_eq!(application[key], value, "{key}");
+    }
+    // The permissions of its user restrict it.
+    assert_eq!(application.get("isolation"), None);
+}
+
+#[test]
+fn keys_about_requests_are_options_of_the_action_that_leads_to_the_site() {
+    let (_root, document) = site(json!({
+        "auth": {"users_file": "/users"},
+        "cache": "wordpress",
+        "logs": {"access": "/log"},
+        "limits": {"requests": "30/s", "bandwidth": "2M"},
+    }));
+    assert_eq!(
+        document["routes"]["a"],
+        json!([{"action": {
+            "pass": "routes/a%2Fcontent",
+            "basic_auth": {"users_file": "/users"},
+            "cache": {"preset": "wordpress"},
+            "access_log": "/log",
+            "limit": [
+                {"rate": "30/s", "burst": 30},
+                {"key": "$site", "bandwidth": 2 << 20},
+            ],
+        }}])
+    );
+    assert!(document["routes"]["a/content"].is_array());
+    let (_root, document) = site(json!({"limits": {"requests": "30/m"}}));
+    assert_eq!(document["routes"]["a"][0]["action"]["limit"][0]["burst"], 20);
+}
+
+#[test]
+fn header_fields_are_those_of_every_step_and_its_fallback() {
+    let (_root, document) = site(json!({
+        "headers": {"X-A": "b"},
+        "routes": [
+            {"match": {"uri": "/old"}, "action": {"return": 301, "location": "/new"}},
+            {"match": {"uri": "/x"}, "action": {"return": 200, "response_headers": {"X": "own"}}},
+        ],
+    }));
+    let steps = document["routes"]["a"].as_array().unwrap();
+    let fields: Vec<_> = steps.iter().map(|step| &step["action"]["response_headers"]).collect();
+    assert_eq!(fields[..3], [&json!({"X-A": "b"}), &json!({"X": "own"}), &json!({"X-A": "b"})]);
+    let last = steps.last().unwrap();
+    assert_eq!(last["action"]["fallback"]["response_headers"], json!({"X-A": "b"}));
+}
+
+#[test]
+fn a_directory_can_be_described_in_place_of_what_is_found() {
+    let (root, document) = site(json!({"public": "pub", "front_controller": "app.php"}));
+    let public = root.path().join("pub");
+    let application = &document["applications"]["a"];
+    assert_eq!(application["targets"]["front"], json!({"root": public, "script": "app.php"}));
+    let (_root, document) = site(json!({"front_controller": false, "htaccess": false}));
+    let last = document["routes"]["a"].as_array().unwrap().last().unwrap();
+    assert_eq!((last["action"].get("fallback"), last["action"].get("htaccess")), (None, None));
+    assert_eq!(last["action"]["index"], json!(["index.php", "index.html"]));
+    let (root, document) = site(json!({"worker": "worker.php"}));
+    let application = &document["applications"]["a"];
+    assert_eq!(application["worker"], json!({"script": "worker.php"}));
+    assert_eq!(application["root"], json!(root.path()));
+}
+
+#[test]
+fn a_site_that_is_not_enabled_has_a_page_and_no_php() {
+    let (_root, document) = site(json!({"enabled": false}));
+    let action = &document["routes"]["a"][0]["action"];
+    assert_eq!(action["return"], 503);
+    assert_eq!(action["response_headers"]["Retry-After"]["value"], RETRY_AFTER);
+    assert_eq!(document.get("applications"), None);
+}
+
+#[test]
+fn https_needs_an_address_for_the_authority_or_files() {
+    let email = json!({"https": {"email": "me@a.example"}});
+    let listeners = |keys: Value, defaults: &Value| {
+        let (_root, found) = document(keys, defaults.clone());
+        let found = found.unwrap();
+        (found["listeners"].clone(), found["routes"]["a"][0].clone())
+    };
+    let redirect = json!({
+        "match": {"scheme": "http"},
+        "action": {"return": 301, "location": "https://$host$request_uri"},
+    });
+    let (found, first) = listeners(json!({}), &email);
+    let acme = json!([{"email": "me@a.example", "domains": ["a.example", "www.a.example"]}]);
+    assert_eq!(found["*:443"], json!({"pass": "routes/sites", "tls": {"acme": acme}}));
+    assert_eq!(found["[::]:443"], found["*:443"]);
+    assert_eq!(first, redirect);
+    for keys in [json!({"https": false}), json!({"https": "auto"}), json!({})] {
+        let defaults = if keys.get("https") == Some(&json!(false)) { &email } else { &json!({}) };
+        let (found, first) = listeners(keys, defaults);
+        assert_eq!(found.get("*:443"), None);
+        assert_ne!(first, redirect);
+    }
+    let files = json!({"https": {"certificate": "/chain", "key": "/key"}});
+    let (found, first) = listeners(files, &json!({}));
+    assert_eq!(found["*:443"]["tls"]["certificate"], json!([{"chain": "/chain", "key": "/key"}]));
+    assert_eq!(first, redirect);
+    let own = json!({"https": {"email": "you@a.example", "challenges": "http"}});
+    let (found, _) = listeners(own, &email);
+    assert_eq!(found["*:443"]["tls"]["acme"][0]["email"], "you@a.example");
+    let wildcard = problem(json!({"hosts": ["*.a.example"]}), email.clone());
+    assert!(wildcard.contains("/sites/a/https: no authority gives"), "{wildcard}");
+    let both = json!({"hosts": ["a.example", "*.a.example"]});
+    let (found, _) = listeners(both, &email);
+    assert_eq!(found["*:443"]["tls"]["acme"][0]["domains"], json!(["a.example"]));
+}
+
+#[test]
+fn other_hosts_and_schemes_lead_to_the_canonical_address() {
+    let defaults = json!({"https": {"email": "me@a.example"}, "listen_https": "127.0.0.1:8443"});
+    let (_root, found) = document(json!({"canonical": "a.example"}), defaults);
+    let found = found.unwrap();
+    let location = "https://a.example:8443$request_uri";
+    let steps = found["routes"]["a"].as_array().unwrap();
+    assert_eq!(
+        steps[..2],
+        [
+            json!({"match": {"scheme": "http"}, "action": {"return": 301, "location": location}}),
+            json!({"match": {"host": "!a.example"}, "action": {"return": 301, "location": location}}),
+        ]
+    );
+    let other = problem(json!({"canonical": "b.example"}), json!({}));
+    assert!(other.contains("/sites/a/canonical: \"canonical\" must be one of"), "{other}");
+}
+
+#[test]
+fn defaults_hold_for_keys_that_the_site_does_not_have() {
+    let defaults = json!({
+        "listen": ["127.0.0.1:8080"],
+        "php": {"ini": {"memory_limit": "128M"}, "version": "8.2"},
+        "limits": {"mail": 10},
+        "headers": {"X-A": "all"},
+        "htaccess": false,
+    });
+    let keys = json!({"php": {"version": "8"}, "limits": {"requests": "9/s"}, "htaccess": true});
+    let (_root, found) = document(keys, defaults);
+    let found = found.unwrap();
+    let application = &found["applications"]["a"];
+    assert_eq!(application["type"], "php 8");
+    assert_eq!(application["options"]["admin"]["memory_limit"], "128M");
+    assert_eq!(application["smtp"]["limit"], 10);
+    let last = found["routes"]["a/content"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["action"]["response_headers"], json!({"X-A": "all"}));
+    assert!(last["action"]["htaccess"].is_object());
+    let listeners: Vec<_> = found["listeners"].as_object().unwrap().keys().collect();
+    assert_eq!(listeners, ["127.0.0.1:8080"]);
+}
+
+#[test]
+fn each_mistake_has_the_key_of_the_site() {
+    for (keys, defaults, expected) in [
+        (json!({"rot": 1}), json!({}), "/sites/a: unknown key \"rot\"; did you mean \"root\"?"),
+        (json!({"root": "x"}), json!({}), "/sites/a/root: \"root\" must be an absolute path"),
+        (json!({"root": "/none"}), json!({}), "/sites/a/root: \"/none\" does not exist"),
+        (json!({"hosts": ["a/b"]}), json!({}), "/sites/a/hosts/0: element 0 must be a host name"),
+        (json!({"hosts": []}), json!({}), "/sites/a/hosts: \"hosts\" must name at least one host"),
+        (json!({"worker": true}), json!({}), "/sites/a/worker: there is no worker script in"),
+        (json!({"public": "../x"}), json!({}), "/sites/a/public: \"public\" must be a path below"),
+        (json!({"cache": {"presett": 1}}), json!({}), "/sites/a/cache: unknown key \"presett\""),
+        (json!({"headers": {"a b": "c"}}), json!({}), "/sites/a/headers"),
+        (json!({"routes": [{"action": {"shaer": 1}}]}), json!({}), "/sites/a/routes/0/action: "),
+        (json!({"php": {"version": "x"}}), json!({}), "/sites/a/php/version: "),
+        (json!({"limits": {"memory": "x"}}), json!({}), "/sites/a/limits/memory: "),
+        (json!({"limits": {"cpu": 0}}), json!({}), "/sites/a/limits/cpu: "),
+        (
+            json!({"environment": {"A": {"file": "/none"}}}),
+            json!({}),
+            "/sites/a/environment: /none: there is no such file",
+        ),
+        (json!({"https": 1}), json!({}), "/sites/a/https: "),
+        (json!({}), json!({"emial": 1}), "/defaults: unknown key \"emial\""),
+        (json!({}), json!({"listen": "x"}), "/defaults/listen"),
+    ] {
+        let problem = problem(keys.clone(), defaults);
+        assert!(problem.contains(expected), "{keys}: {problem}");
+        assert!(problem.starts_with("/h.json: line "), "{problem}");
+    }
+}
+
+#[test]
+fn paths_of_the_document_lead_to_keys_of_the_site() {
+    let root = tempfile::tempdir().unwrap();
+    let value = json!({"hosts": ["a"], "root": root.path()});
+    let text = json!({"sites": {"a": value}}).to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files).unwrap().unwrap();
+    let files: Vec<_> = expanded.files().map(PathBuf::from).collect();
+    assert_eq!(files, [PathBuf::from("/h.json")]);
+    assert_eq!(path(&["a".to_owned()]), "/a");
+}
