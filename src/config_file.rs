@@ -17,7 +17,7 @@ use howdah_sys::{clock, regular_file};
 use serde_json::Value;
 
 use crate::cli::CommonOptions;
-use crate::{serve, server_user};
+use crate::server_user;
 
 /// Maximum length of a file, in bytes. The error of a document that is longer than a document may
 /// be names its place.
@@ -268,6 +268,6 @@ impl IncludedFiles for Disk {
     }
 
     fn has_ipv6(&self) -> bool {
-        serve::has_ipv6()
+        howdah_sites::has_ipv6()
     }
 }

@@ -37,8 +37,6 @@ use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
-pub use https::has_ipv6;
-
 /// The reason why the server could not serve.
 pub struct Failure {
     pub problem: String,

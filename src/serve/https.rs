@@ -1,7 +1,7 @@
 //! https of `howdah serve DIR`: `--tls` for development, `--domain` with a certificate of an
 //! authority.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use howdah_supervisor::{InheritedSocket, SocketOwner as Owner};
 use rustix::net::{getsockname, sockopt};
@@ -20,11 +20,6 @@ pub fn addresses(arguments: &Serve, has_ipv6: bool) -> Vec<String> {
         (false, false) => &["*:80", "*:443"],
     };
     addresses.iter().map(|address| (*address).to_owned()).collect()
-}
-
-/// Returns true if sockets of this machine can listen on IPv6 addresses.
-pub fn has_ipv6() -> bool {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
 /// Returns the default addresses to listen on if the service manager has sockets for this process;
@@ -91,6 +86,7 @@ fn port(address: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv6Addr, TcpListener};
     use std::os::fd::OwnedFd;
 
     use super::*;

@@ -86,7 +86,7 @@ impl StartupPlan {
             })?;
         }
         let listen = match arguments.listen.as_slice() {
-            [] => https::addresses(arguments, https::has_ipv6()),
+            [] => https::addresses(arguments, howdah_sites::has_ipv6()),
             listen => listen.to_vec(),
         };
         let mut document = site.document(&listen, arguments.workers);

@@ -17,3 +17,4 @@ mod kept_applications;
 mod left_out;
 mod php_versions;
 mod reload;
+mod sites;

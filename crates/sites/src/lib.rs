@@ -10,4 +10,11 @@ mod encryption;
 mod options;
 pub mod sandbox;
 
+use std::net::{Ipv6Addr, TcpListener};
+
 pub use compile::{Machine, compile};
+
+/// Returns true if sockets of this machine can listen on IPv6 addresses.
+pub fn has_ipv6() -> bool {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}

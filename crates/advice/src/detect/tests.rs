@@ -374,7 +374,7 @@ fn a_script_that_can_stay_in_memory_is_offered_and_used_only_if_wanted() {
         let symfony = directory(&["public/index.php", file]);
         let site = detect(symfony.path()).expect("a site");
         let worker = site.worker_script.expect("a worker script");
-        assert_eq!((worker.script, worker.environment.len()), ("index.php", variables));
+        assert_eq!((worker.script.as_str(), worker.environment.len()), ("index.php", variables));
     }
     let plain = directory(&["public/index.php"]);
     assert_eq!(detect(plain.path()).expect("a site").worker_script, None);

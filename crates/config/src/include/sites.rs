@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::expanded::Origin;
 use super::{IncludedFiles, Place, Reading};
 use crate::error::Error;
+use crate::json;
 use crate::node::{Shown, path, quoted, split_path};
 use crate::site::{MAX_SITE_BODY_SIZE, Site, addresses};
 
@@ -162,13 +163,11 @@ impl Reading<'_> {
         all: &mut Compiled,
     ) -> Result<(), String> {
         let name = file.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        let mut hosts = Vec::new();
         if let Some((site, source)) = self.read_with(file, place, IncludedFiles::read_site)? {
             let inside = Place { source, inner: Vec::new(), path: Vec::new() };
             if self.site(name, &site, shared, inside, all)? {
                 return Ok(());
             }
-            hosts = named_hosts(&site);
         }
         let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
         match self.former_members(file, &top) {
@@ -177,7 +176,11 @@ impl Reading<'_> {
                 all.is_encrypted |= parts.document.contains_key("listeners");
                 all.parts.push((parts, Place { source, ..top }));
             }
-            None => all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned()))),
+            None => {
+                let text = self.files.read_site(file).unwrap_or_default();
+                let hosts = named_hosts(&json::parse(&text).unwrap_or_default());
+                all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned())));
+            }
         }
         Ok(())
     }

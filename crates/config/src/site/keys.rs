@@ -132,7 +132,7 @@ pub(super) static HTTPS: Shape = Shape {
         Key::new("servers", ACME_SERVERS, "URLs of the authorities' directories, tried in order")
             .default("Let's Encrypt"),
         Key::new("challenges", CHALLENGES, "Types of challenges in order of preference")
-            .default("as of [`acme`](listeners.md#acme)"),
+            .default("as of [`acme`](../tls.md#certificates-by-themselves)"),
         Key::new("dns", Kind::Object(&DNS), "The program that changes DNS records").default("none"),
     ]],
 };

@@ -1,0 +1,179 @@
+//! Sites in files of their own: each stands alone.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use harness::client::Response;
+use harness::{Server, Site, programs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A document with sites, each with a directory whose script says the name and the process.
+fn serve(names: &[&str]) -> Server {
+    let site = Site::new();
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    fs::create_dir(site.root().with_file_name("sites")).unwrap();
+    for name in names {
+        add(&site, name);
+    }
+    let address = harness::free_address().to_string();
+    site.with(json!({
+        "sites": "sites/*.json",
+        "defaults": {"listen": address},
+        "routes": {},
+        "listeners": {&address: {"pass": "routes/sites"}},
+    }))
+    .serve_at(&address)
+}
+
+fn directory(site: &Site, name: &str) -> PathBuf {
+    site.root().with_file_name("sites-of-users").join(name)
+}
+
+/// Adds the directory and the file of a site.
+fn add(site: &Site, name: &str) {
+    let directory = directory(site, name);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(
+        directory.join("index.php"),
+        format!("<?php echo '{name} ', getmypid(), ' ', $_SERVER['REQUEST_URI'];"),
+    )
+    .unwrap();
+    write(site, name, &values(site, name));
+}
+
+/// The keys of a site.
+fn values(site: &Site, name: &str) -> Value {
+    json!({"hosts": [format!("{name}.example"), format!("www.{name}.example")],
+        "root": directory(site, name)})
+}
+
+fn file(site: &Site, name: &str) -> PathBuf {
+    site.root().with_file_name("sites").join(format!("{name}.json"))
+}
+
+fn write(site: &Site, name: &str, value: &Value) {
+    fs::write(file(site, name), format!("{value:#}")).unwrap();
+}
+
+fn get(server: &Server, host: &str) -> Response {
+    let request = format!("GET /a?b HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    server.connect().send(request).response()
+}
+
+/// The process that has run the script of a site.
+fn process(server: &Server, name: &str) -> String {
+    let response = get(server, &format!("{name}.example"));
+    let text = response.text();
+    let words: Vec<_> = text.split(' ').collect();
+    assert_eq!((response.status, words.first(), words.get(2)), (200, Some(&name), Some(&"/a?b")));
+    words[1].to_owned()
+}
+
+fn reload(server: &Server) -> Output {
+    let control = format!("unix:{}", server.site.control_socket().display());
+    Command::new(programs::howdah()).args(["reload", "--control", &control]).output().unwrap()
+}
+
+/// Reloads, and returns what the status says about files that cannot be used.
+fn problems(server: &Server) -> String {
+    let output = reload(server);
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    let status = server.control("GET", "/status", "").succeeded();
+    status["out"].to_string()
+}
+
+#[test]
+fn a_host_leads_to_its_site() {
+    let server = serve(&["a", "b"]);
+    process(&server, "a");
+    process(&server, "b");
+    assert!(get(&server, "WWW.a.example:80").text().starts_with("a "));
+    assert_eq!(get(&server, "c.example").status, 404);
+}
+
+#[test]
+fn a_site_that_is_added_or_changed_or_removed_touches_no_other() {
+    let server = serve(&["a", "b"]);
+    let (a, b) = (process(&server, "a"), process(&server, "b"));
+    add(&server.site, "c");
+    assert!(reload(&server).status.success());
+    process(&server, "c");
+    let mut changed = values(&server.site, "b");
+    changed["environment"] = json!({"A": "b"});
+    write(&server.site, "b", &changed);
+    fs::remove_file(file(&server.site, "c")).unwrap();
+    assert!(reload(&server).status.success());
+    assert_ne!(process(&server, "b"), b);
+    assert_eq!(process(&server, "a"), a);
+    assert_eq!(get(&server, "c.example").status, 404);
+}
+
+#[test]
+fn a_mistake_keeps_the_last_good_version_of_its_site_also_after_a_restart() {
+    let server = serve(&["a", "b"]);
+    let a = process(&server, "a");
+    for (wrong, expected) in [
+        (json!("x"), "a site must be an object"),
+        (json!({"hosts": ["a.example"], "rot": "/"}), "unknown key \\\"rot\\\""),
+        (json!({"hosts": ["a.example"], "root": "/none"}), "/root: "),
+        (json!({"listeners": {}}), "is a whole document"),
+        (
+            json!({"hosts": ["a.example"], "root": directory(&server.site, "a"),
+                "routes": [{"action": {"shaer": "x"}}]}),
+            "/routes/0/action: unknown key \\\"shaer\\\"; did you mean \\\"share\\\"?",
+        ),
+    ] {
+        write(&server.site, "a", &wrong);
+        let problem = problems(&server);
+        assert!(problem.contains("a.json") && problem.contains("line "), "{problem}");
+        assert!(problem.contains(expected), "{expected}: {problem}");
+        assert_eq!(process(&server, "a"), a, "{wrong}");
+        process(&server, "b");
+    }
+    let address = server.address.to_string();
+    let (_, site) = server.end(Signal::TERM);
+    let server = site.serve_again(&address);
+    process(&server, "a");
+    process(&server, "b");
+}
+
+#[test]
+fn the_hosts_of_a_site_that_was_never_good_are_not_served() {
+    let server = serve(&["a"]);
+    write(&server.site, "b", &json!({"hosts": ["b.example"], "root": "/none"}));
+    problems(&server);
+    assert_eq!(get(&server, "b.example").status, 503);
+    process(&server, "a");
+}
+
+#[test]
+fn a_host_stays_with_the_site_that_had_it() {
+    let server = serve(&["b"]);
+    add(&server.site, "a");
+    let mut thief = values(&server.site, "a");
+    thief["hosts"] = json!(["a.example", "b.example"]);
+    write(&server.site, "a", &thief);
+    let problem = problems(&server);
+    assert!(problem.contains("a.json") && problem.contains("/hosts/1: "), "{problem}");
+    assert!(problem.contains("b.json as well"), "{problem}");
+    process(&server, "b");
+    assert_eq!(get(&server, "a.example").status, 503);
+}
+
+#[test]
+fn a_file_that_others_can_change_is_no_site() {
+    let server = serve(&["a", "b"]);
+    let mut changed = values(&server.site, "a");
+    changed["hosts"] = json!(["a.example", "c.example"]);
+    write(&server.site, "a", &changed);
+    fs::set_permissions(file(&server.site, "a"), fs::Permissions::from_mode(0o664)).unwrap();
+    let problem = problems(&server);
+    assert!(problem.contains("a.json") && problem.contains("chmod go-w"), "{problem}");
+    assert_eq!(get(&server, "c.example").status, 404);
+    process(&server, "a");
+    process(&server, "b");
+}
