@@ -86,7 +86,8 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
             }
             Asked::GetConfig(path) => Ok(store.get(&path)),
             Asked::Ask { question: Question::Status, part } => {
-                Ok(howdah_control::status_part(&Status::default(), &part))
+                let status = serde_json::to_vec(&Status::default()).unwrap();
+                Reply::part(&status, &part).unwrap().ok_or(Refusal::NoSuchPath)
             }
             Asked::Reload { .. } => Ok(Done::Reloaded.into()),
             Asked::Ask { question: Question::Restart { application: name }, .. } => {
@@ -99,7 +100,7 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
             _ => Err(Refusal::NoSuchValue),
         })
         .unwrap_or_else(Reply::from);
-    let (status, text) = (reply.status(), reply.text());
+    let (status, text) = (reply.status(), reply.into_text());
     let length = text.len();
     write!(connection, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{text}").unwrap();
 }

@@ -2,10 +2,10 @@
 //! Unit has the outcome.
 
 use howdah_config::Error;
-use howdah_questions::PartStatus;
 use serde_json::{Value, json};
 
-use crate::print::print;
+use crate::path::Path;
+use crate::print::{print, print_part};
 use crate::refusal::Refusal;
 
 /// The response to a request.
@@ -15,7 +15,15 @@ pub struct Reply {
     allow: Option<&'static str>,
     authenticate: Option<&'static str>,
     retry_after: Option<&'static str>,
-    body: Value,
+    body: Content,
+}
+
+/// The body of a response.
+#[derive(Debug, Clone, PartialEq)]
+enum Content {
+    Value(Value),
+    /// Text that is printed already.
+    Printed(String),
 }
 
 /// Time in seconds after which a change is tried again during an upgrade: most take about as long.
@@ -46,6 +54,17 @@ impl Reply {
         Reply::new(200, value)
     }
 
+    /// Responds with a part of a JSON text, such as an answer of the router; `None` if the text has
+    /// no such part. No tree of its values is made.
+    ///
+    /// # Errors
+    ///
+    /// The text is not JSON, or is longer than 32 MiB when it is printed.
+    pub fn part(text: &[u8], part: &Path) -> Result<Option<Reply>, serde_json::Error> {
+        let printed = print_part(text, part)?;
+        Ok(printed.map(|text| Reply { body: Content::Printed(text), ..Reply::value(Value::Null) }))
+    }
+
     /// Returns the HTTP status code.
     pub fn status(&self) -> u16 {
         self.status
@@ -66,24 +85,25 @@ impl Reply {
         self.retry_after
     }
 
-    /// Returns the body as a value.
+    /// Returns the body as a value; null if it is a part of a text.
     pub fn body(&self) -> &Value {
-        &self.body
+        match &self.body {
+            Content::Value(value) => value,
+            Content::Printed(_) => &Value::Null,
+        }
     }
 
     /// Returns the body as text, of type `application/json`.
-    pub fn text(&self) -> String {
-        print(&self.body)
+    pub fn into_text(self) -> String {
+        match self.body {
+            Content::Value(value) => print(&value),
+            Content::Printed(text) => text,
+        }
     }
 
     /// Adds a note about a change that was made.
     pub fn noting(self, note: impl Into<String>) -> Reply {
         self.with("note", Value::String(note.into()))
-    }
-
-    /// Adds the parts of the configuration that are out, as `/status` has them.
-    pub fn with_parts_out(self, out: &[PartStatus]) -> Reply {
-        self.with("out", json!(out))
     }
 
     /// Adds the new process after an upgrade.
@@ -96,11 +116,17 @@ impl Reply {
     }
 
     fn new(status: u16, body: Value) -> Reply {
-        Reply { status, allow: None, authenticate: None, retry_after: None, body }
+        Reply {
+            status,
+            allow: None,
+            authenticate: None,
+            retry_after: None,
+            body: Content::Value(body),
+        }
     }
 
     fn with(mut self, name: &str, value: Value) -> Reply {
-        if let Value::Object(members) = &mut self.body {
+        if let Content::Value(Value::Object(members)) = &mut self.body {
             members.insert(name.to_owned(), value);
         }
         self

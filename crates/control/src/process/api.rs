@@ -34,6 +34,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::question::unreadable;
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
 use super::router::Router;
@@ -43,6 +44,8 @@ use crate::bundle::Bundle;
 use crate::certificate::{CertificateName, list_certificates};
 use crate::command::Command;
 use crate::guard::{Transport, guard};
+use crate::path::Path;
+use crate::print::{print_part, with_members};
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
 use crate::store::{Prepared, Store};
@@ -306,11 +309,7 @@ impl Api {
             Command::GetConfig(path) => self.store.borrow().get(&path),
             Command::Ask { question, part } => self.ask(question, &part).await,
             Command::GetEverything => match self.status().await {
-                Ok(status) => Reply::value(serde_json::json!({
-                    "certificates": &*self.certificates.borrow(),
-                    "config": self.store.borrow().document(),
-                    "status": status,
-                })),
+                Ok(status) => self.everything(&status),
                 Err(detail) => Refusal::NoAnswer { detail }.into(),
             },
             Command::GetCertificates(path) => list_certificates(&self.certificates.borrow(), &path),
@@ -318,6 +317,23 @@ impl Api {
             Command::DeleteCertificate(name) => self.delete_certificate(&name).await,
             Command::Reload { restart } => self.carry_out_reload(restart).await,
             Command::Upgrade => self.upgrade().await,
+        }
+    }
+
+    /// Returns certificates, configuration and status in one tree.
+    fn everything(&self, status: &[u8]) -> Reply {
+        let whole = Path::default();
+        let everything = print_part(status, &whole).and_then(|status| {
+            let members = [
+                ("certificates", serde_json::to_string(&*self.certificates.borrow())?),
+                ("config", self.store.borrow().document().to_string()),
+                ("status", status.unwrap_or_default()),
+            ];
+            Reply::part(&with_members(b"{}".into(), members), &whole)
+        });
+        match everything {
+            Ok(everything) => everything.unwrap_or_else(|| Refusal::StatusUnavailable.into()),
+            Err(error) => Refusal::NoAnswer { detail: unreadable(error) }.into(),
         }
     }
 
@@ -423,12 +439,10 @@ impl Api {
         if !self.certificates.borrow().contains_key(name) {
             return Refusal::NoSuchCertificate.into();
         }
-        let status = match self.router.status().await {
-            Ok(status) => status,
+        let is_managed = match self.router_status(&["certificates", name, "renewal"]).await {
+            Ok(renewal) => renewal.is_some(),
             Err(detail) => return Refusal::NoAnswer { detail }.into(),
         };
-        let is_managed =
-            status.certificates.get(name).is_some_and(|certificate| certificate.renewal.is_some());
         if self.store.borrow().uses_certificate(name) || is_managed {
             return Refusal::CertificateInUse.into();
         }
@@ -521,30 +535,32 @@ impl Handler for Client<'_> {
     }
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
-        response(&self.api.answer(exchange, self.place).await)
+        response(self.api.answer(exchange, self.place).await)
     }
 
     fn error(&self, error: RequestError) -> Response {
-        response(&Refusal::Unreadable { status: error.status() }.into())
+        response(Refusal::Unreadable { status: error.status() }.into())
     }
 
     fn log_request(&self, _record: &RequestRecord<'_>) {}
 }
 
-fn response(reply: &Reply) -> Response {
-    let text = match reply.status() {
-        200 => reply.text(),
-        _ => without_numbers(&reply.text()).into_owned(),
+fn response(reply: Reply) -> Response {
+    let (challenge, seconds) = (reply.authenticate(), reply.retry_after());
+    let (status, allow) = (reply.status(), reply.allow());
+    let text = match status {
+        200 => reply.into_text(),
+        _ => without_numbers(&reply.into_text()).into_owned(),
     };
-    let mut response = Response::new(reply.status(), Body::from(bytes::Bytes::from(text)))
+    let mut response = Response::new(status, Body::from(bytes::Bytes::from(text)))
         .with("Content-Type", "application/json");
-    if let Some(challenge) = reply.authenticate() {
+    if let Some(challenge) = challenge {
         response = response.with("WWW-Authenticate", challenge);
     }
-    if let Some(seconds) = reply.retry_after() {
+    if let Some(seconds) = seconds {
         response = response.with("Retry-After", seconds);
     }
-    match reply.allow() {
+    match allow {
         Some(allow) => response.with("Allow", allow),
         None => response,
     }

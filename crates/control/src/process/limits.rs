@@ -3,8 +3,9 @@
 /// Maximum size of a document in bytes.
 pub(super) const MAX_TEXT: u64 = 256 << 20;
 
-/// Maximum size of an answer of the router in bytes. The status of an application has about 1 KiB.
-pub(super) const MAX_ANSWER: u64 = 64 << 20;
+/// Maximum size of an answer of the router in bytes. The status of an application has about 1 KiB. An
+/// answer is printed while it is read, and takes no more memory than both texts.
+pub(super) const MAX_ANSWER: u64 = 16 << 20;
 
 /// The error while the server stops.
 pub(super) const STOPPING: &str = "the server is being stopped";

@@ -6,10 +6,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use howdah_questions::{Question, Status};
+use howdah_questions::Question;
 use howdah_sys::packets::{Packets, from_memory};
 use howdah_wire::messages::{FromRouter, MAX_MESSAGE, ToRouter};
-use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -69,12 +68,13 @@ impl Router {
     /// Waits until the router has answered a question without work. Error: it does not answer, so
     /// it hangs.
     pub async fn answers(&self) -> Result<(), String> {
-        self.ask::<bool>(&Question::Ping).await.map(drop)
+        self.ask(&Question::Ping).await.map(drop)
     }
 
-    /// Asks a question. `None`: its subject does not exist. Error: the reason why there is no
-    /// answer, or the answer is not one to this question.
-    pub async fn ask<T: DeserializeOwned>(&self, question: &Question) -> Result<Option<T>, String> {
+    /// Asks a question. Returns the text of the answer, which may be anything: the router may have
+    /// been taken over. `None`: its subject does not exist. Error: the reason why there is no
+    /// answer.
+    pub async fn ask(&self, question: &Question) -> Result<Option<Vec<u8>>, String> {
         let silent = |_| {
             format!(
                 "the router has not answered for {} s; one that hangs is replaced, usually within \
@@ -85,10 +85,7 @@ impl Router {
         timeout(ANSWER_TIMEOUT, self.ask_without_limit(question)).await.map_err(silent)?
     }
 
-    async fn ask_without_limit<T: DeserializeOwned>(
-        &self,
-        question: &Question,
-    ) -> Result<Option<T>, String> {
+    async fn ask_without_limit(&self, question: &Question) -> Result<Option<Vec<u8>>, String> {
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
         let question = serde_json::to_string(question).map_err(|error| error.to_string())?;
@@ -103,19 +100,13 @@ impl Router {
         let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
             return Ok(None);
         };
-        let text = from_memory(Some(memory), MAX_ANSWER).map_err(|error| error.to_string())?;
-        let malformed = |error| format!("the router's answer cannot be read: {error}");
-        serde_json::from_slice(&text).map(Some).map_err(malformed)
-    }
-
-    /// Returns the content of `/status`. Error: the router does not answer.
-    pub async fn status(&self) -> Result<Status, String> {
-        self.ask(&Question::Status).await.map(Option::unwrap_or_default)
+        let text = from_memory(Some(memory), MAX_ANSWER);
+        text.map(Some).map_err(|error| format!("the router's answer cannot be read: {error}"))
     }
 
     /// Replaces all processes of an application. Error: the reason why the new processes do not
     /// start; the old processes then stay.
     pub async fn restart(&self, application: String) -> Result<(), String> {
-        self.ask_without_limit::<IgnoredAny>(&Question::Restart { application }).await.map(drop)
+        self.ask_without_limit(&Question::Restart { application }).await.map(drop)
     }
 }

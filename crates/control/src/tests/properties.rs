@@ -73,7 +73,7 @@ proptest! {
             if !changes || reply.status() != 200 {
                 prop_assert_eq!(&server.store, &before);
             }
-            prop_assert!(json::parse(reply.text().as_bytes()).is_ok());
+            prop_assert!(json::parse(reply.into_text().as_bytes()).is_ok());
         }
     }
 
@@ -90,7 +90,7 @@ proptest! {
                 Ok(command) => server.carry_out(command),
                 Err(refusal) => refusal.into(),
             };
-            prop_assert!(json::parse(reply.text().as_bytes()).is_ok());
+            prop_assert!(json::parse(reply.into_text().as_bytes()).is_ok());
         }
     }
 }

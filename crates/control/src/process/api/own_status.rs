@@ -2,25 +2,36 @@
 
 use std::time::Duration;
 
-use howdah_questions::{DocumentStatus, Refused, Replaced, Status};
+use howdah_questions::{DocumentStatus, Question, Refused, Replaced};
 use howdah_text::date::rfc3339;
+use serde_json::json;
 
 use super::Api;
+use super::question::unreadable;
+use crate::path::Path;
+use crate::print::{print_part, with_members};
 
 impl Api {
-    /// Returns the content of `/status`: that of the router, whether the document at its source is
-    /// refused, and which process of the server was replaced last.
-    pub(super) async fn status(&self) -> Result<Status, String> {
-        let mut status = self.router.status().await?;
-        status.document = self.refused.borrow().as_ref().map(|(since, reason)| {
+    /// Returns the content of `/status`, as JSON: that of the router, whether the document at its
+    /// source is refused, and which process of the server was replaced last.
+    pub(super) async fn status(&self) -> Result<Vec<u8>, String> {
+        let status = self.router.ask(&Question::Status).await?.unwrap_or_default();
+        let document = self.refused.borrow().as_ref().map(|(since, reason)| {
             let refused = Refused { since: date(*since), reason: reason.clone() };
-            DocumentStatus { refused }
+            ("document", json!(DocumentStatus { refused }).to_string())
         });
-        let replaced = self.replaced.borrow();
-        let replaced = replaced.as_ref();
-        status.replaced =
-            replaced.map(|(at, reason)| Replaced { at: date(*at), reason: reason.clone() });
-        Ok(status)
+        let replaced = self.replaced.borrow().as_ref().map(|(at, reason)| {
+            let replaced = Replaced { at: date(*at), reason: reason.clone() };
+            ("replaced", json!(replaced).to_string())
+        });
+        Ok(with_members(status, document.into_iter().chain(replaced)))
+    }
+
+    /// Returns a part of the router's status as text, if it is there.
+    pub(super) async fn router_status(&self, part: &[&str]) -> Result<Option<String>, String> {
+        let status = self.router.ask(&Question::Status).await?.unwrap_or_default();
+        let steps: Vec<_> = part.iter().map(|step| (*step).to_owned()).collect();
+        print_part(&status, &Path::from(steps.as_slice())).map_err(unreadable)
     }
 
     /// Records the process of the server that was replaced last: when, in seconds since 1970, and

@@ -1,43 +1,45 @@
 //! Questions to the router.
 
 use howdah_questions::{Question, Subject};
-use serde_json::Value;
 
 use super::Api;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
-use crate::status_part::status_part;
 
 impl Api {
     /// Asks the router, and returns a part of the answer.
     pub(super) async fn ask(&self, question: Question, part: &Path) -> Reply {
         let answer = match &question {
-            Question::Status => {
-                return match self.status().await {
-                    Ok(status) => status_part(&status, part),
-                    Err(detail) => Refusal::NoAnswer { detail }.into(),
-                };
-            }
+            Question::Status => self.status().await.map(Some),
             Question::Restart { application } => return self.restart(application.clone()).await,
-            _ => self.router.ask::<Value>(&question).await,
+            _ => self.router.ask(&question).await,
         };
-        let answer = match answer {
-            Ok(Some(answer)) => answer,
+        let found = match answer {
+            Ok(Some(_)) if matches!(question, Question::PurgeCaches { .. }) => {
+                return Done::Purged.into();
+            }
+            Ok(Some(answer)) => Reply::part(&answer, part).map_err(unreadable),
             Ok(None) => return absent(question.subject()).into(),
-            Err(detail) => return Refusal::NoAnswer { detail }.into(),
+            Err(detail) => Err(detail),
         };
-        match (&question, part.find(&answer)) {
-            (Question::PurgeCaches { .. }, _) => Done::Purged.into(),
-            (_, Some(value)) => Reply::value(value.clone()),
-            (Question::Pools { application: Some(name) }, None)
+        match (&question, found) {
+            (_, Ok(Some(reply))) => reply,
+            (_, Err(detail)) => Refusal::NoAnswer { detail }.into(),
+            (Question::Status, Ok(None)) => Refusal::NoSuchPath.into(),
+            (Question::Pools { application: Some(name) }, Ok(None))
                 if !self.store.borrow().has_application(name) =>
             {
                 Refusal::NoSuchApplication { name: name.clone() }.into()
             }
-            (_, None) => Refusal::NoSuchValue.into(),
+            (_, Ok(None)) => Refusal::NoSuchValue.into(),
         }
     }
+}
+
+/// Returns the problem of an answer of the router.
+pub(super) fn unreadable(error: serde_json::Error) -> String {
+    format!("the router's answer cannot be read: {error}")
 }
 
 /// Returns the refusal of a question whose subject does not exist.

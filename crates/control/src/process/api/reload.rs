@@ -7,6 +7,8 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::{FromControl, Restart};
 
 use super::{Api, on_helper_thread, problem};
+use crate::path::Path;
+use crate::print::with_members;
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
 
@@ -62,11 +64,9 @@ impl Api {
     pub(super) async fn reloaded(&self) -> Reply {
         let reply = Reply::from(Done::Reloaded);
         // The reload is done: without the status, it is told without it.
-        let status = self.router.status().await.ok();
-        match status.filter(|status| !status.out.is_empty()) {
-            Some(status) => reply.with_parts_out(&status.out),
-            None => reply,
-        }
+        let Ok(Some(out)) = self.router_status(&["out"]).await else { return reply };
+        let text = with_members(reply.body().to_string().into(), [("out", out)]);
+        Reply::part(&text, &Path::default()).ok().flatten().unwrap_or(reply)
     }
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
