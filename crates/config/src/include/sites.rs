@@ -207,6 +207,10 @@ impl Reading<'_> {
             );
             return refuse(self, self.problem(&place, &problem));
         }
+        if !site.is_object() {
+            let problem = "a site must be an object with \"hosts\" and \"root\"";
+            return refuse(self, self.problem(&place, problem));
+        }
         if let Some(key) =
             ["listeners", "applications"].iter().find(|key| site.get(**key).is_some())
         {
