@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use harness::client::Response;
-use harness::{Server, Site, programs};
+use harness::{Server, Site, eventually, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 fn serve(names: &[&str]) -> Server {
     let site = Site::new();
     let control = format!("unix:{}", site.control_socket().display());
+    let state = site.root().with_file_name("kept");
+    fs::create_dir(&state).unwrap();
     let site = site.argument("--control").argument(&control);
+    let site = site.argument("--state").argument(state.to_str().unwrap());
     fs::create_dir(site.root().with_file_name("sites")).unwrap();
     for name in names {
         add(&site, name);
@@ -134,6 +137,10 @@ fn a_mistake_keeps_the_last_good_version_of_its_site_also_after_a_restart() {
         assert_eq!(process(&server, "a"), a, "{wrong}");
         process(&server, "b");
     }
+    let kept = server.site.root().with_file_name("kept/served.json");
+    eventually("the document is kept", || {
+        fs::read_to_string(&kept).ok().filter(|text| text.contains("shaer"))
+    });
     let address = server.address.to_string();
     let (_, site) = server.end(Signal::TERM);
     let server = site.serve_again(&address);
