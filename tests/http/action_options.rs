@@ -185,7 +185,8 @@ fn a_fallback_has_the_options_of_its_share_also_under_htaccess_files() {
             echo $_SERVER['HTTP_X_USER'] ?? '', strlen(file_get_contents('php://input'));";
         let site = Site::script("tell.php", code)
             .file("check.php", "<?php header('X-User: ' . $_GET['u']);")
-            .file("files/.htaccess", "Options -Indexes\n");
+            .file("files/.htaccess", "Options -Indexes\n")
+            .file("files/scripts.php", format!("<?php {code}"));
         let share = format!("{}/files$uri", site.root().display());
         let log = site.data().join("access.log");
         let tell = json!({"rewrite": "/tell.php", "pass": "applications/site"});
@@ -198,6 +199,10 @@ fn a_fallback_has_the_options_of_its_share_also_under_htaccess_files() {
             let action = json!({"share": &share, "htaccess": htaccess});
             json!({"match": {"uri": uri}, "action": with(action, changes)})
         };
+        let larger = json!({
+            "max_body_size": 5,
+            "fallback": with(tell.clone(), json!({"max_body_size": 10})),
+        });
         let routes = json!({
             "main": [
                 step("/users", json!({
@@ -211,6 +216,8 @@ fn a_fallback_has_the_options_of_its_share_also_under_htaccess_files() {
                 step("/limited", json!({
                     "fallback": with(tell.clone(), json!({"max_body_size": 10})),
                 })),
+                step("/larger", larger.clone()),
+                step("/scripts*", with(larger, json!({"scripts": "applications/site"}))),
                 step("/loop", json!({"fallback": {"pass": "routes/main"}})),
             ],
         });
@@ -229,10 +236,38 @@ fn a_fallback_has_the_options_of_its_share_also_under_htaccess_files() {
         }
         let long = server.post("/limited", "text/plain", "x".repeat(11));
         assert_eq!(long.status, 413, "{htaccess}");
-        assert_eq!(server.post("/limited", "text/plain", "x".repeat(10)).text(), "10");
+        for uri in ["/limited", "/larger", "/scripts"] {
+            let answered = server.post(uri, "text/plain", "x".repeat(10));
+            assert_eq!(answered.text(), "10", "{uri}, {htaccess}");
+        }
+        let by_share = |length| server.post("/scripts.php", "text/plain", "x".repeat(length));
+        assert_eq!((by_share(6).status, by_share(5).text().as_str()), (413, "5"), "{htaccess}");
         assert_eq!(server.get("/loop").status, 500, "{htaccess}");
         harness::eventually("each request is in the access log", || {
-            (server.data("access.log").lines().count() == 5).then_some(())
+            (server.data("access.log").lines().count() == 9).then_some(())
         });
     }
+}
+
+#[test]
+fn a_directive_lowers_the_limit_for_bodies_and_does_not_raise_it() {
+    let server = Site::script("tell.php", "echo strlen(file_get_contents('php://input'));")
+        .file(".htaccess", "LimitRequestBody 1000\n")
+        .file("low/.htaccess", "LimitRequestBody 5\n")
+        .file("low/tell.php", "<?php echo strlen(file_get_contents('php://input'));")
+        .with(json!({"settings": {"http": {"max_body_size": 10}}}))
+        .with(json!({"applications": {"site": {"htaccess": true}}, "routes": null}))
+        .with(json!({"routes": [{"action": {"pass": "applications/site"}}]}))
+        .serve();
+    let chunked = |uri: &str, body: &str| {
+        let length = body.len();
+        server.send(format!(
+            "POST {uri} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: \
+             close\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"
+        ))
+    };
+    assert_eq!(chunked("/tell.php", "0123456789").text(), "10");
+    assert_eq!(chunked("/tell.php", "0123456789a").status, 413);
+    assert_eq!(chunked("/low/tell.php", "01234").text(), "5");
+    assert_eq!(chunked("/low/tell.php", "012345").status, 413);
 }

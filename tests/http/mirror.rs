@@ -122,3 +122,24 @@ fn a_copy_is_neither_answered_nor_stored_by_a_cache() {
         }
     }
 }
+
+#[test]
+fn the_mirrors_of_a_fallback_get_copies() {
+    let shadow = Raw::answering(OK);
+    for htaccess in [false, true] {
+        let fallback = json!({
+            "rewrite": "/tell.php",
+            "pass": "applications/site",
+            "mirror": {"action": {"proxy": shadow.url()}},
+        });
+        let action = json!({"share": "/none$uri", "htaccess": htaccess, "fallback": fallback});
+        let server = Site::script("tell.php", TELL)
+            .with(json!({"routes": null}))
+            .with(json!({"routes": [{"action": action}]}))
+            .serve();
+        let before = shadow.asked().len();
+        assert_eq!(server.send(post("/a", "abc")).text(), "3");
+        let copy = &asked(&shadow, before + 1)[before];
+        assert!(copy.starts_with("POST /tell.php HTTP/1.1\r\n"), "{htaccess}: {copy}");
+    }
+}

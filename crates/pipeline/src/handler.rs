@@ -34,12 +34,12 @@ use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond::refuse;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
-use howdah_routing::route::{Routed, Step};
+use howdah_routing::route::{Decision, Routed, Step};
 use howdah_routing::snapshot::Snapshot;
 use howdah_routing::snapshot::effects::Effects;
 use howdah_sys::log::Level;
 
-use self::respond::{limit_body, produce};
+use self::respond::{limit_body, produce, settle};
 use crate::context::Context;
 use crate::filters::{
     bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
@@ -76,29 +76,25 @@ impl Handler for RequestHandler {
         if !admits(&routed, &step, exchange) {
             return Response::unsent(RequestError::NoResources.status());
         }
-        let decision = match step {
-            Step::Handle(decision) => decision,
-            checked => {
-                let checked = checks::check(&context, checked, &mut routed, exchange).await;
-                let step = Step::Handle(checked);
-                if !admits(&routed, &step, exchange) {
-                    return Response::unsent(RequestError::NoResources.status());
-                }
-                step.without_checks()
-            }
-        };
+        let decision = checks::check(&context, step, &mut routed, exchange).await;
+        let settled = Step::Handle(settle(&context, decision, &mut routed, exchange).await);
+        if !admits(&routed, &settled, exchange) {
+            return Response::unsent(RequestError::NoResources.status());
+        }
+        let decision = settled.without_checks();
         refusals::log_unread_database(&context, exchange);
-        esi::prepare(&decision, &routed.effects, &mut exchange.request);
-        let (mut response, instruction) =
-            if let Err(error) = limit_body(&context, &routed, exchange) {
-                (refuse(error), None)
-            } else if mirror::is_wanted(&decision, &routed, &exchange.request) {
-                let copied =
-                    mirror::respond_and_copy(&context, &snapshot, decision, &mut routed, exchange);
-                Box::pin(copied).await
-            } else {
-                produce(&context, decision, &mut routed, exchange).await
-            };
+        // Its scripts and its fallback have limits of their own.
+        let is_open = matches!(decision, Decision::Htaccess(..)) && routed.fallback.is_some();
+        let limited = limit_body(&context, &routed, exchange);
+        let (mut response, instruction) = if let (Err(error), false) = (limited, is_open) {
+            (refuse(error), None)
+        } else if mirror::is_wanted(&decision, &routed, &exchange.request) {
+            let copied =
+                mirror::respond_and_copy(&context, &snapshot, decision, &mut routed, exchange);
+            Box::pin(copied).await
+        } else {
+            produce(&context, decision, &mut routed, exchange).await
+        };
         if let Some(instruction) = instruction {
             let follow =
                 redirects::follow(&context, instruction, &mut routed, exchange, &mut response);

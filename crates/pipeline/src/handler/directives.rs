@@ -8,7 +8,7 @@ use howdah_routing::route::Routed;
 use howdah_routing::snapshot::action::Action;
 use howdah_routing::snapshot::effects::Handling;
 
-use super::respond::{Answer, ask};
+use super::respond::{Answer, ask, max_body_size};
 use crate::context::Context;
 use crate::htaccess::{self, Answered, Known, Reply, ScriptRun, SiteRequest};
 
@@ -27,8 +27,7 @@ pub async fn apply<'s>(
     {
         return Ok((response, None));
     }
-    let handling = routed.effects.handling();
-    let answered = Box::pin(ask_engine(context, site, root, known, handling, exchange)).await;
+    let answered = Box::pin(ask_engine(context, site, root, known, routed, exchange)).await;
     match routed.fallback.take().filter(|_| answered.is_missing) {
         Some(fallback) => Err(fallback),
         None => Ok((answered.response, answered.instruction)),
@@ -40,11 +39,13 @@ async fn ask_engine<'s>(
     site: &Site,
     root: &[u8],
     known: Option<Known<'_>>,
-    handling: Handling<'s>,
+    routed: &Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
-    let begun = SiteRequest::begin(context, site, root, &asked, known, exchange).await;
+    let max_body_size = max_body_size(context, routed);
+    let begun =
+        SiteRequest::begin(context, site, root, max_body_size, &asked, known, exchange).await;
     let mut request = match begun {
         Ok(request) => request,
         Err(answered) => return answered,
@@ -55,7 +56,8 @@ async fn ask_engine<'s>(
             Reply::Answered(answered) => return answered,
             Reply::Run(run) => run,
         };
-        let answer = run_script(context, &mut run, &asked, handling.clone(), exchange).await;
+        let handling = routed.effects.handling();
+        let answer = run_script(context, &mut run, &asked, handling, exchange).await;
         reply = request.finish_script(*run, answer, exchange).await;
     }
 }

@@ -7,6 +7,7 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
 use howdah_routing::route::{Decision, Origin, Routed};
+use howdah_routing::snapshot::action::Action;
 use howdah_routing::snapshot::delegations::Instruction;
 use howdah_routing::snapshot::effects::Handling;
 
@@ -27,9 +28,53 @@ pub fn limit_body(
     routed: &Routed<'_>,
     exchange: &Exchange<'_>,
 ) -> Result<(), BodyError> {
+    exchange.limit_body(max_body_size(context, routed))
+}
+
+/// Returns the limit for bodies of the actions on the way of a request.
+pub fn max_body_size(context: &Context<'_>, routed: &Routed<'_>) -> u64 {
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
-    let max = routed.effects.max_body_size.map_or(usual, |limit| limit.bytes);
-    exchange.limit_body(max)
+    routed.effects.max_body_size.map_or(usual, |limit| limit.bytes)
+}
+
+/// Lets a share with `.htaccess` files that runs no scripts answer a request or leave it to its
+/// fallback. The options of all actions are then known before the body is read.
+pub async fn settle<'s>(
+    context: &Context<'s>,
+    mut decision: Decision,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> Decision {
+    loop {
+        if routed.is_uncached {
+            routed.effects.cache = None;
+        }
+        esi::prepare(&decision, &routed.effects, &mut exchange.request);
+        let (site, root) = match decision {
+            Decision::Htaccess(site, root) if site.scripts.is_none() => (site, root),
+            settled => return settled,
+        };
+        let applied = directives::apply(context, &site, &root, routed, exchange).await;
+        decision = match applied {
+            Ok((response, _)) => return Decision::Respond(response),
+            Err(fallback) => fall_back(context, fallback, routed, exchange).await,
+        };
+    }
+}
+
+/// Continues with the fallback of a share with `.htaccess` files.
+async fn fall_back<'s>(
+    context: &Context<'s>,
+    fallback: &'s Action,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> Decision {
+    let step = context.routing.fall_back(fallback, routed, &mut exchange.request);
+    if routed.is_check {
+        step.without_checks()
+    } else {
+        checks::check(context, step, routed, exchange).await
+    }
 }
 
 /// Produces the response to a request of a client or of the server itself. A path that names no
@@ -40,17 +85,15 @@ pub async fn produce<'s>(
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> Answer<'s> {
-    let routing = &context.routing;
     loop {
+        decision = settle(context, decision, routed, exchange).await;
         let changes = routed.effects.response_headers;
         exchange.interim_fields.hidden = changes.iter().map(|it| it.name.as_str().into()).collect();
-        if routed.is_uncached {
-            routed.effects.cache = None;
-        }
         let response = match decision {
             Decision::Respond(response) => response,
             Decision::File(file) => {
-                context.thread.files.file_response(&file, &exchange.request, routing.now.wall)
+                let now = context.routing.now.wall;
+                context.thread.files.file_response(&file, &exchange.request, now)
             }
             Decision::Ask(origin) => {
                 return ask(context, &origin, routed.effects.handling(), exchange).await;
@@ -61,16 +104,8 @@ pub async fn produce<'s>(
                     Ok(answer) => return answer,
                     Err(fallback) => fallback,
                 };
-                let step = routing.fall_back(fallback, routed, &mut exchange.request);
-                decision = if routed.is_check {
-                    step.without_checks()
-                } else {
-                    checks::check(context, step, routed, exchange).await
-                };
-                esi::prepare(&decision, &routed.effects, &mut exchange.request);
-                if let Some(limit) = routed.effects.max_body_size
-                    && let Err(error) = exchange.limit_body(limit.bytes)
-                {
+                decision = fall_back(context, fallback, routed, exchange).await;
+                if let Err(error) = limit_body(context, routed, exchange) {
                     decision = Decision::Refuse(error.into());
                 }
                 continue;

@@ -89,6 +89,8 @@ pub struct SiteRequest<'a, 's> {
     pub(super) context: &'a Context<'s>,
     pub(super) site: &'a Site,
     pub(super) root: &'a [u8],
+    /// The limit of the actions on the way of the request.
+    pub(super) max_body_size: u64,
     pub(super) engine: Rc<Engine>,
     pub(super) world: SiteWorld<'a, 's>,
     /// The decision of the engine.
@@ -131,12 +133,14 @@ fn free_memory(context: &Context<'_>, site: &Site) {
 }
 
 impl<'a, 's> SiteRequest<'a, 's> {
-    /// Begins a request to a site with this root. `known` has the facts about its files. Error: the
-    /// answer, without directives.
+    /// Begins a request to a site with this root, whose scripts read bodies of at most
+    /// `max_body_size`. `known` has the facts about its files. Error: the answer, without
+    /// directives.
     pub async fn begin(
         context: &'a Context<'s>,
         site: &'a Site,
         root: &'a [u8],
+        max_body_size: u64,
         asked: &'a Request,
         known: Option<Known<'a>>,
         exchange: &Exchange<'_>,
@@ -155,6 +159,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
             context,
             site,
             root,
+            max_body_size,
             engine,
             world,
             outcome: None,

@@ -62,10 +62,9 @@ impl SiteRequest<'_, '_> {
                 server_port: record.connection.server_port,
             })),
         };
-        if let Some(limit) = record.config.of::<core::Config>().limit_request_body
-            && limit > 0
-            && let Err(error) = exchange.limit_body(limit)
-        {
+        let limit = record.config.of::<core::Config>().limit_request_body;
+        let limit = limit.filter(|limit| *limit > 0).unwrap_or(u64::MAX);
+        if let Err(error) = exchange.limit_body(limit.min(self.max_body_size)) {
             return Err((record, error.into()));
         }
         let snapshot = self.context.routing.snapshot;
