@@ -257,6 +257,11 @@ fn a_state_of_a_newer_format_is_refused() {
     let format = server.site.state().join("format");
     let own = fs::read_to_string(&format).unwrap();
     assert!(own.starts_with("howdah state 1\nwritten by howdah "), "{own}");
+    // The document is kept after the answer to the change, and the format is written with it.
+    let kept = server.site.state().join("served.json");
+    eventually("the document is kept", || {
+        fs::read_to_string(&kept).ok()?.contains("applications/site").then_some(())
+    });
     fs::write(&format, "howdah state 2\nwritten by howdah 9.0.0\n").unwrap();
     let output = command(&server);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -264,8 +269,8 @@ fn a_state_of_a_newer_format_is_refused() {
     assert_eq!(server.get("/a.php").text(), "hello");
     let refused = server.control("PUT", "/config/settings", "{}");
     assert_eq!(refused.status, 200, "this server has the directory: {}", refused.body);
-    fs::write(&format, "howdah state 2\n").unwrap();
     let (_, site) = server.end(Signal::TERM);
+    fs::write(&format, "howdah state 2\n").unwrap();
     let output = programs::run(&mut site.command("127.0.0.1:0"));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(78), "{text}");
