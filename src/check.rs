@@ -20,10 +20,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_advice::{Advice, advise, obstructed_listeners};
-use howdah_config::{Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks};
+use howdah_config::{
+    Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks, include,
+};
 use howdah_http::spool;
 use howdah_router::check as tls;
-use howdah_router::check::{CertificateSources, Stored};
+use howdah_router::check::{CertificateSources, Stored, TlsProblem};
 use howdah_router::geo_databases;
 use howdah_router::process::{Protection, spec};
 use howdah_supervisor::{Options, check};
@@ -35,7 +37,7 @@ use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
 
 use crate::cli::{Check, CommonOptions};
-use crate::config_file::{self, Disk};
+use crate::config_file::{self, Disk, Document};
 use crate::directories::{self, Temporary};
 use crate::{php_programs, server_user};
 use howdah_review::{self as review, Report};
@@ -48,19 +50,20 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return check_directory(directory, &arguments.common);
     }
     let defaults = Defaults::of(arguments.unit);
-    let mut mistakes = Vec::new();
+    let (mut mistakes, mut unmatched) = (Vec::new(), Vec::new());
     let (name, text) = match &arguments.file {
         Some(path) => {
             // Files that cannot be used are left out by the server. The others are checked.
             let disk = Disk::of(&arguments.common)?;
             let (usable, found) = config_file::read_checked(path, &disk, &defaults);
-            let is_of_use = |text: &Vec<u8>| {
-                found.is_empty()
-                    || !arguments.syntax && howdah_config::parse_with(text, &defaults).is_ok()
+            let is_of_use = |document: &Document| {
+                let is_valid = || howdah_config::parse_with(&document.text, &defaults).is_ok();
+                found.is_empty() || !arguments.syntax && is_valid()
             };
-            let Some(text) = usable.filter(is_of_use) else { return failed(found) };
+            let Some(document) = usable.filter(is_of_use) else { return failed(found) };
             mistakes = found;
-            (path.display().to_string(), text)
+            unmatched = document.unmatched;
+            (path.display().to_string(), document.text)
         }
         None => {
             if io::stdin().is_terminal() {
@@ -75,11 +78,12 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         }
     };
     let config = howdah_advice::parse(&text, &defaults)
-        .map_err(|error| error.lines(|error| format!("{name}: {error}")))?;
+        .map_err(|error| include::explain(&name, &text, &error))?;
     let mut findings = Findings {
         document: name.clone(),
         included: config.included.clone(),
         errors: mistakes,
+        notes: unmatched,
         ..Findings::default()
     };
     for Advice { path, message, is_note } in advise(&config) {
@@ -262,9 +266,14 @@ impl Findings {
     /// Puts the file in front of a line about a part of the document.
     fn with_file(&self, problem: impl Display) -> String {
         let line = Plain(problem).to_string();
-        let is_within = |part: &str| {
-            let rest = line.strip_prefix(part).filter(|_| !part.is_empty());
-            rest.is_some_and(|rest| rest.starts_with(['/', ':']))
+        self.with_file_of(&line, &line)
+    }
+
+    /// Puts the file of a part of the document in front of a line about that part or one around it.
+    fn with_file_of(&self, part: &str, line: &str) -> String {
+        let is_within = |other: &str| {
+            let rest = part.strip_prefix(other).filter(|_| !other.is_empty());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
         };
         let parts = self.included.iter().filter(|(part, _)| is_within(part));
         match parts.max_by_key(|(part, _)| part.len()) {
@@ -331,13 +340,16 @@ impl Findings {
         let stored: &Stored<'_> = &stored;
         let texts =
             CertificateSources { read: &read, stored: options.state.is_some().then_some(stored) };
-        for (path, problem) in tls::tls(config, &texts) {
-            self.fail(format_args!("{path}: {problem}"));
+        for TlsProblem { place, part, problem } in tls::tls(config, &texts) {
+            let line = Plain(format_args!("{place}: {problem}")).to_string();
+            self.errors.push(self.with_file_of(&part, &line));
         }
         let read = |path: &Path| check::read_for_tls(path).ok();
         let known = |name: &str| options.state.as_ref().and_then(|_| stored(name));
-        for (path, problem) in certificates::untimely(config, SystemTime::now(), &read, &known) {
-            self.warn(format_args!("{path}: {problem}"));
+        let untimely = certificates::untimely(config, SystemTime::now(), &read, &known);
+        for TlsProblem { place, part, problem } in untimely {
+            let line = Plain(format_args!("{place}: {problem}")).to_string();
+            self.warnings.push(self.with_file_of(&part, &line));
         }
         if options.state.is_none() {
             let unknown =

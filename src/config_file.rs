@@ -23,6 +23,25 @@ use crate::server_user;
 /// be names its place.
 const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
 
+/// A document that was read.
+pub struct Document {
+    /// Its text, with the content of the files that it includes.
+    pub text: Vec<u8>,
+    /// Its patterns that name no file, as lines with the file and the place.
+    pub unmatched: Vec<String>,
+}
+
+impl Document {
+    fn of_text(text: Vec<u8>) -> Document {
+        Document { text, unmatched: Vec::new() }
+    }
+
+    fn of_files(expanded: Expanded) -> Document {
+        let Expanded { document, unmatched, .. } = expanded;
+        Document { text: document.to_string().into_bytes(), unmatched }
+    }
+}
+
 /// Reads a configuration file, which may be a pipe without a name (`/dev/stdin`). The error has the
 /// path and, for common mistakes, the remedy.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -56,7 +75,7 @@ pub fn read_usable(
     disk: &Disk,
     defaults: &Defaults,
     former: Option<&[u8]>,
-) -> Result<Vec<u8>, String> {
+) -> Result<Document, String> {
     Ok(read_leaving_out(path, disk, defaults, former)?.0)
 }
 
@@ -67,7 +86,7 @@ fn read_leaving_out(
     disk: &Disk,
     defaults: &Defaults,
     former: Option<&[u8]>,
-) -> Result<(Vec<u8>, Vec<String>), String> {
+) -> Result<(Document, Vec<String>), String> {
     let text = read(path)?;
     let former = former.and_then(|former| json::parse(former).ok());
     let check = |document: &Value| -> Result<(), Error> {
@@ -77,8 +96,11 @@ fn read_leaving_out(
     let none = BTreeSet::new();
     let expanded = include::expand_leaving_out(&text, path, disk, former, now, &check, &none)?;
     Ok(match expanded {
-        Some(Expanded { document, mistakes, .. }) => (document.to_string().into_bytes(), mistakes),
-        None => (text, Vec::new()),
+        Some(mut expanded) => {
+            let mistakes = std::mem::take(&mut expanded.mistakes);
+            (Document::of_files(expanded), mistakes)
+        }
+        None => (Document::of_text(text), Vec::new()),
     })
 }
 
@@ -89,16 +111,16 @@ pub fn read_checked(
     path: &Path,
     disk: &Disk,
     defaults: &Defaults,
-) -> (Option<Vec<u8>>, Vec<String>) {
+) -> (Option<Document>, Vec<String>) {
     let problem = match read_document(path, disk, defaults) {
-        Ok(text) => return (Some(text), Vec::new()),
+        Ok(document) => return (Some(document), Vec::new()),
         Err(problem) => problem,
     };
     let mut mistakes: Vec<_> = problem.lines().map(str::to_owned).collect();
     // A file that cannot be read hides mistakes of other files: the document is incomplete without
     // it.
     let (usable, others) = match read_leaving_out(path, disk, defaults, None) {
-        Ok((text, others)) => (Some(text), others),
+        Ok((document, others)) => (Some(document), others),
         Err(problem) => (None, problem.lines().map(str::to_owned).collect()),
     };
     for mistake in others {
@@ -118,7 +140,7 @@ pub fn read_left_out(
     defaults: &Defaults,
     running: &[u8],
 ) -> Result<Vec<u8>, String> {
-    let text = read_usable(path, disk, defaults, Some(running))?;
+    let text = read_usable(path, disk, defaults, Some(running))?.text;
     let parse = |text: &[u8]| json::parse(text).map_err(|error| error.to_string());
     let (before, after) = (parse(running)?, parse(&text)?);
     let missing = include::left_out_files(&after);
@@ -155,11 +177,13 @@ pub fn may_have_left_out(document: &[u8]) -> bool {
 
 /// Reads a document with all files that it includes. The mistakes in several files are lines with
 /// the file and the line; that of a single one is left to the caller, which parses the text.
-pub fn read_document(path: &Path, disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
+pub fn read_document(path: &Path, disk: &Disk, defaults: &Defaults) -> Result<Document, String> {
     let text = read(path)?;
-    let Some(expanded) = include::expand(&text, path, disk)? else { return Ok(text) };
+    let Some(expanded) = include::expand(&text, path, disk)? else {
+        return Ok(Document::of_text(text));
+    };
     match Config::from_value_with(expanded.document.clone(), defaults) {
-        Ok(_) => Ok(expanded.document.to_string().into_bytes()),
+        Ok(_) => Ok(Document::of_files(expanded)),
         Err(error) => Err(expanded.explain(&error)),
     }
 }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::{Certificate, Config, path};
 use howdah_control::validity;
+use howdah_router::check::TlsProblem;
 use howdah_text::date;
 use howdah_tls::{Untimely, Validity};
 
@@ -15,9 +16,9 @@ pub(super) fn untimely(
     now: SystemTime,
     read: &dyn Fn(&Path) -> Option<Vec<u8>>,
     stored: &dyn Fn(&str) -> Option<Vec<u8>>,
-) -> Vec<(String, String)> {
+) -> Vec<TlsProblem> {
     let mut all = Vec::new();
-    let mut look = |place: &str, certificate: &Certificate| {
+    let mut look = |place: &str, part: &str, certificate: &Certificate| {
         let (name, text) = match certificate {
             Certificate::Files { chain, .. } => (chain.display().to_string(), read(chain)),
             Certificate::Stored(name) => (format!("\"{name}\""), stored(name)),
@@ -38,17 +39,20 @@ pub(super) fn untimely(
                 Some(Untimely::Soon) => format!("expires on {until}; renew it"),
                 None => continue,
             };
-            all.push((place.to_owned(), format!("certificate {number} of {name} {problem}")));
+            let problem = format!("certificate {number} of {name} {problem}");
+            all.push(TlsProblem { place: place.to_owned(), part: part.to_owned(), problem });
         }
     };
     for listener in &config.listeners {
         let place = path(["listeners", listener.name.as_str(), "tls", "certificate"]);
-        for certificate in listener.tls.iter().flat_map(|tls| &tls.certificates) {
-            look(&place, certificate);
+        let certificates = listener.tls.iter().flat_map(|tls| &tls.certificates);
+        for (number, certificate) in certificates.enumerate() {
+            look(&place, &format!("{place}/{number}"), certificate);
         }
     }
     for (place, tls) in config.upstream_tls() {
-        tls.certificate.iter().for_each(|own| look(&format!("{place}/certificate"), own));
+        let place = format!("{place}/certificate");
+        tls.certificate.iter().for_each(|own| look(&place, &place, own));
     }
     all
 }

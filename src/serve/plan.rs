@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_advice::detect;
-use howdah_config::{Address, Config, Defaults};
+use howdah_config::{Address, Config, Defaults, include};
 use howdah_sites::sandbox;
 use howdah_supervisor::{
     self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
@@ -50,8 +50,8 @@ impl StartupPlan {
             } else {
                 config_file::read_usable(path, &disk, &defaults, former)?
             };
-            let explanation = Vec::new();
-            return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
+            document.unmatched.iter().for_each(|line| eprintln!("howdah: note: {}", Plain(line)));
+            return Ok(StartupPlan::of_document(document.text, origin));
         }
         let is_https = arguments.tls || !arguments.domain.is_empty();
         let has_unit_options = arguments.common.state.is_some() || arguments.control.is_some();
@@ -201,7 +201,10 @@ impl StartupPlan {
 
     /// Returns the mistakes of the document as lines.
     fn wrong(&self, error: &howdah_config::Error) -> String {
-        error.lines(|error| format!("{}: {error}", self.origin))
+        if self.site.is_some() || self.origin == StartupPlan::STORED {
+            return error.lines(|error| format!("{}: {error}", self.origin));
+        }
+        include::explain(&self.origin, &self.document, error)
     }
 
     /// Prints the document on standard output. Fails if it is not valid.

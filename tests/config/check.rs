@@ -531,7 +531,8 @@ fn the_mistakes_of_all_parts_are_told_by_the_check_the_start_and_a_change() {
         let said = said(&output);
         assert_eq!(said.lines().count(), places.len(), "{said}");
         for (line, place) in said.lines().zip(places) {
-            assert!(line.starts_with(&format!("howdah: {file}: {place}: ")), "{said}");
+            assert!(line.starts_with(&format!("howdah: {file}: line 1, column ")), "{said}");
+            assert!(line.contains(&format!(": {place}: ")), "{said}");
         }
     }
     let control = format!("unix:{}", site.control_socket().display());

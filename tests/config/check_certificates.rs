@@ -77,3 +77,38 @@ fn certificates_of_the_store_are_looked_at_where_it_is_known() {
     fs::write(state.join("certs/mine"), chain + &key).unwrap();
     assert!(with_state().status.success());
 }
+
+#[test]
+fn the_file_that_names_a_certificate_is_named() {
+    let site = Site::new();
+    let at = |name: &str| site.data().join(name);
+    let files = |name: &str| json!({"chain": at(name), "key": at(name)});
+    let tls = |tls: serde_json::Value| json!({"listeners": {"127.0.0.1:443": {"tls": tls}}});
+    let (chain, key) = certificate(1999, 2000);
+    fs::write(at("old.pem"), chain + &key).unwrap();
+    fs::write(at("a.site"), tls(json!({"certificate": files("a.pem")})).to_string()).unwrap();
+    let of_b = tls(json!({"certificate": [files("b.pem"), files("old.pem")]}));
+    fs::write(at("b.site"), of_b.to_string()).unwrap();
+    let clients = json!({"client_certificates": {"authorities": at("c.pem")}});
+    fs::write(at("c.site"), tls(clients).to_string()).unwrap();
+    let mut document = tls(json!({"certificate": files("own.pem")}));
+    document["listeners"]["127.0.0.1:443"]["pass"] = json!("routes");
+    document["routes"] = json!([{"action": {"return": 200}}]);
+    document["include"] = json!("*.site");
+    let outer = at("outer.json");
+    fs::write(&outer, document.to_string()).unwrap();
+    let output = programs::run(Command::new(programs::howdah()).arg("check").arg(&outer));
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for (part, file) in [
+        ("/own.pem", outer),
+        ("/a.pem", at("a.site")),
+        ("/b.pem", at("b.site")),
+        ("/c.pem", at("c.site")),
+        ("/old.pem has expired", at("b.site")),
+    ] {
+        let line = text.lines().find(|line| line.contains(part)).expect(part);
+        let start = format!("{}: /listeners/127.0.0.1:443/tls", file.display());
+        assert!(line.contains(&start), "{part}: {line}");
+    }
+}

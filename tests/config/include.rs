@@ -111,6 +111,26 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
 }
 
 #[test]
+fn a_pattern_that_names_no_file_is_told_by_a_check_and_at_the_start() {
+    let server = serve(site(&[]).logs_to_stderr().with(json!({"routes": {"a": []}})));
+    let document = server.site.root().with_file_name("config.json");
+    let pattern = document.with_file_name("conf.d").join("*.json");
+    let part = format!(": /include: {} names no file", pattern.display());
+    let told = |text: &str| {
+        let start = format!("howdah: note: {}: line 1, column ", document.display());
+        text.lines().filter(|line| line.contains(&start) && line.ends_with(&part)).count()
+    };
+    assert_eq!(told(&server.log()), 1, "{}", server.log());
+    assert_eq!(server.get("/main").status, 204);
+    let checked = howdah(&server, &["check", "--syntax", &document.display().to_string()]);
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(told(&String::from_utf8_lossy(&checked.stderr)), 1, "{checked:?}");
+    fs::write(document.with_file_name("conf.d").join("b.json"), "{}").unwrap();
+    assert!(howdah(&server, &["reload"]).status.success());
+    assert_eq!(told(&server.log()), 1, "it has one now: {}", server.log());
+}
+
+#[test]
 fn a_table_in_a_file_is_read_again_when_it_changes() {
     let site = site(&[("a.json", r#"{"routes": {"a": [{"action": {"return": 201}}]}}"#)]);
     let file = site.root().with_file_name("hosts.json");

@@ -92,7 +92,7 @@ fn a_document_that_cannot_be_used_changes_nothing_and_the_log_says_why() {
 
     fs::write(&path, "{\n nonsense").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_log("line 2, column 2");
+    server.wait_for_log("config.json: line 2, column 2");
     fs::remove_file(&path).unwrap();
     server.signal(Signal::HUP);
     let log = server.wait_for_log("there is no such file");
@@ -129,6 +129,9 @@ fn the_command_reads_the_file_again_restarts_applications_if_asked_and_says_what
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("/applications/site: unknown key \"procesess\""), "{text}");
+    assert!(text.contains("config.json: line 1, column "), "{text}");
+    let refused = server.control("GET", "/status/document/refused/reason", "").succeeded();
+    assert!(refused.as_str().unwrap().contains("config.json: line 1, column "), "{refused}");
     assert_eq!(server.get("/new").status, 204);
 }
 

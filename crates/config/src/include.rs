@@ -42,7 +42,7 @@ use pattern::{is_named, is_pattern};
 use tolerance::Tolerance;
 
 pub use changed::changed;
-pub use expanded::Expanded;
+pub use expanded::{Expanded, explain};
 pub use left_out::LeftOut;
 pub(crate) use left_out::read_left_out;
 pub(crate) use refused::refuse;
@@ -148,7 +148,7 @@ fn expand_once<'f>(
         reading.add_sites(&mut document)?;
         Ok(document)
     });
-    let Reading { sources, origins, tables, mistakes, tolerance, places, .. } = reading;
+    let Reading { sources, origins, tables, unmatched, mistakes, tolerance, places, .. } = reading;
     let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
@@ -168,10 +168,9 @@ fn expand_once<'f>(
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
-    Ok(Some((
-        Expanded { document, sources, origins, places, left_out: Vec::new(), mistakes: Vec::new() },
-        tolerance,
-    )))
+    let expanded =
+        Expanded { document, sources, origins, places, unmatched, ..Expanded::default() };
+    Ok(Some((expanded, tolerance)))
 }
 
 /// Returns true if a text may have `include`, which may name no file.
@@ -238,6 +237,8 @@ struct Reading<'f> {
     bytes: usize,
     /// The paths of tables in files, and the names of the files.
     tables: Vec<(Vec<String>, PathBuf)>,
+    /// Patterns that name no file.
+    unmatched: Vec<String>,
     /// Problems of files. One makes the document useless; the rest is read for further problems.
     mistakes: Mistakes<String>,
     /// Files that include a file that includes them. They are not read again: their number would
@@ -253,16 +254,15 @@ struct Reading<'f> {
 
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
-        let (origins, tables) = (Vec::new(), Vec::new());
-        let (mistakes, circular) = (Mistakes::default(), BTreeSet::new());
         Reading {
             files,
             sources,
-            origins,
+            origins: Vec::new(),
             bytes: 0,
-            tables,
-            mistakes,
-            circular,
+            tables: Vec::new(),
+            unmatched: Vec::new(),
+            mistakes: Mistakes::default(),
+            circular: BTreeSet::new(),
             tolerance: None,
             found: sites::Found::default(),
             places: Vec::new(),
@@ -427,60 +427,6 @@ impl<'f> Reading<'f> {
             }
         }
         steps.into_iter().map(|(step, ..)| step).collect()
-    }
-
-    /// Returns the files that an `include` names, those of a pattern in the order of their names.
-    fn named(&self, include: &Value, place: &Place) -> Result<Vec<PathBuf>, String> {
-        let patterns = match include {
-            Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).collect(),
-            pattern => vec![pattern.as_str().unwrap_or_default()],
-        };
-        let including = self.sources.get(place.source).map(|source| source.file.as_path());
-        let directory = including.and_then(Path::parent).unwrap_or(Path::new(""));
-        let mut files = Vec::new();
-        for pattern in patterns {
-            const NO_NAME: &str = "must be the name of a file, or a pattern";
-            if pattern.is_empty() || pattern.contains('\0') {
-                self.keep(place, NO_NAME)?;
-                continue;
-            }
-            let whole = directory.join(pattern);
-            let (above, name) = match (whole.parent(), whole.file_name().and_then(|n| n.to_str())) {
-                (Some(above), Some(name)) => (above, name),
-                _ => {
-                    self.keep(place, NO_NAME)?;
-                    continue;
-                }
-            };
-            if is_pattern(&above.to_string_lossy()) {
-                self.keep(place, "must have \"*\" and \"?\" only in the name of the file")?;
-                continue;
-            }
-            if !is_pattern(name) {
-                files.push(whole);
-                continue;
-            }
-            self.begins(place, above);
-            let there = match self.files.names(above) {
-                Ok(there) => there,
-                Err(problem) => {
-                    self.leave_out(&whole, self.problem(place, &problem))?;
-                    let former = self.former_files(above, name);
-                    if let Some(tolerance) = &self.tolerance
-                        && !former.is_empty()
-                    {
-                        tolerance.use_former(&whole);
-                    }
-                    files.extend(former);
-                    continue;
-                }
-            };
-            let mut there: Vec<_> =
-                there.into_iter().filter(|other| is_named(name, other)).collect();
-            there.sort();
-            files.extend(there.iter().map(|name| above.join(name)));
-        }
-        Ok(files)
     }
 
     /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept.

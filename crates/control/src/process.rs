@@ -121,7 +121,8 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         supervisor: Rc::clone(&supervisor),
         router: Rc::clone(&router),
         activity: Rc::clone(&activity),
-        reload_source: is_undone_by_reload.then(|| origin.clone()),
+        origin,
+        is_undone_by_reload,
         refused,
         log: Arc::clone(&log),
     };
@@ -146,7 +147,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
             loop {
                 reload.notified().await;
                 let _busy = activity.begin();
-                api.reload_and_log(&origin).await;
+                api.reload_and_log().await;
                 let _ = supervisor.tell(&FromControl::Reloaded { tables: false });
             }
         });

@@ -40,6 +40,13 @@ pub enum Refusal {
     InvalidCertificateName,
     /// The document would not be a configuration.
     InvalidConfiguration(Error),
+    /// The document at its source is not a configuration.
+    InvalidSource {
+        /// The first mistake.
+        problem: Box<Error>,
+        /// All mistakes, as lines with the file.
+        mistakes: String,
+    },
     /// The body is not JSON.
     InvalidJson(Error),
     /// The body of a reload is neither empty nor `{"restart": true}` or `{"restart": false}`.

@@ -194,6 +194,9 @@ impl From<Refusal> for Reply {
                 let mistakes = problem.lines(ToString::to_string);
                 located(error(400, "Invalid configuration.").detail(mistakes), &problem)
             }
+            Refusal::InvalidSource { problem, mistakes } => {
+                located(error(400, "Invalid configuration.").detail(mistakes), &problem)
+            }
             Refusal::InvalidJson(problem) => {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
             }

@@ -80,10 +80,12 @@ impl Store {
         Ok(Prepared { config, text, store: Store { document, ..*self } })
     }
 
-    /// Makes the configuration of a text, without applying it.
-    pub fn read(&self, text: Vec<u8>) -> Result<Prepared, Refusal> {
-        let config =
-            howdah_advice::parse(&text, &self.defaults).map_err(Refusal::InvalidConfiguration)?;
+    /// Makes the configuration of the text of a source, without applying it.
+    pub fn read(&self, text: Vec<u8>, origin: &str) -> Result<Prepared, Refusal> {
+        let config = howdah_advice::parse(&text, &self.defaults).map_err(|problem| {
+            let mistakes = include::explain(origin, &text, &problem);
+            Refusal::InvalidSource { problem: Box::new(problem), mistakes }
+        })?;
         let store = Store { document: config.document.clone(), ..*self };
         Ok(Prepared { config, text, store })
     }

@@ -18,9 +18,19 @@ pub struct CertificateSources<'a> {
 /// Returns the stored bundle with a name; `None` if there is none.
 pub type Stored<'a> = dyn Fn(&str) -> Option<Vec<u8>> + 'a;
 
-/// Checks the TLS of a document. Returns the place in the document and the description of each
-/// problem.
-pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, String)> {
+/// A problem of the TLS of a document.
+#[derive(Debug)]
+pub struct TlsProblem {
+    /// The place in the document.
+    pub place: String,
+    /// The part of that place that has the problem. Several files may have parts of it.
+    pub part: String,
+    /// The problem, and the remedy.
+    pub problem: String,
+}
+
+/// Checks the TLS of a document. Returns all problems.
+pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<TlsProblem> {
     let mut problems = Vec::new();
     let known = |certificate: &Certificate| {
         texts.stored.is_some() || !matches!(certificate, Certificate::Stored(_))
@@ -28,7 +38,10 @@ pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, Stri
     for listener in &config.listeners {
         let Some(settings) = &listener.tls else { continue };
         let found = listener_problems(settings, &known, texts);
-        problems.extend(found.into_iter().map(|problem| (place(listener), problem)));
+        problems.extend(found.into_iter().map(|(part, problem)| {
+            let place = place(listener);
+            TlsProblem { part: format!("{place}{part}"), place, problem }
+        }));
     }
     for (place, settings) in config.upstream_tls() {
         if !settings.certificate.iter().all(known) {
@@ -36,31 +49,41 @@ pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, Stri
         }
         let material = texts.material(howdah_tls::client_sources(&settings));
         let made = TlsClient::new(&settings, &material);
-        problems.extend(made.err().map(|problem| (place, problem)));
+        let problem = made.err();
+        problems.extend(problem.map(|problem| TlsProblem { part: place.clone(), place, problem }));
     }
     problems
 }
 
-/// Returns the problems of all files of a listener.
+/// Returns the problems of all files of a listener, each with the part of `tls` that has it.
 fn listener_problems(
     settings: &Tls,
     known: &dyn Fn(&Certificate) -> bool,
     texts: &CertificateSources<'_>,
-) -> Vec<String> {
-    let mut problems: Vec<_> =
-        authorities(settings).filter_map(|ca| texts.file(ca).err()).collect();
+) -> Vec<(String, String)> {
+    let mut problems = Vec::new();
+    for (number, acme) in settings.acme.iter().enumerate() {
+        let authorities = acme.servers.iter().filter_map(|server| server.ca.as_ref());
+        let found = authorities.filter_map(|ca| texts.file(ca).err());
+        problems.extend(found.map(|problem| (format!("/acme/{number}"), problem)));
+    }
     let material = texts.material(howdah_tls::sources(settings));
     let without =
         Tls { certificates: Vec::new(), client_certificates: Vec::new(), ..settings.clone() };
     let certificates = settings.certificates.iter().filter(|one| known(one)).cloned();
     let own = Tls { certificates: certificates.collect(), ..without.clone() };
     match TlsListener::without_unusable(&own, &material) {
-        Ok(made) => problems.extend(made.unusable().into_iter().map(|unusable| unusable.problem)),
-        Err(problem) => return vec![problem],
+        Ok(made) => problems.extend(made.unusable().into_iter().map(|unusable| {
+            let is_it = |other: &Certificate| *other == unusable.certificate;
+            let number = settings.certificates.iter().position(is_it).unwrap_or_default();
+            (format!("/certificate/{number}"), unusable.problem)
+        })),
+        Err(problem) => return vec![(String::new(), problem)],
     }
-    for rule in &settings.client_certificates {
+    for (number, rule) in settings.client_certificates.iter().enumerate() {
         let of_rule = Tls { client_certificates: vec![rule.clone()], ..without.clone() };
-        problems.extend(TlsListener::without_unusable(&of_rule, &material).err());
+        let problem = TlsListener::without_unusable(&of_rule, &material).err();
+        problems.extend(problem.map(|problem| (format!("/client_certificates/{number}"), problem)));
     }
     problems
 }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::INCLUDED;
 use super::left_out::LeftOut;
 use crate::error::{Error, ErrorKind, Position};
 use crate::json;
 use crate::node::{Shown, path, split_path};
 
 /// A document whose parts come from several files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Expanded {
     /// The document, with `included`.
     pub document: Value,
@@ -23,6 +24,8 @@ pub struct Expanded {
     pub left_out: Vec<LeftOut>,
     /// All mistakes of those files, with the file and the place.
     pub mistakes: Vec<String>,
+    /// The patterns that name no file, as lines with the file and the place.
+    pub unmatched: Vec<String>,
 }
 
 /// A file of a document.
@@ -131,8 +134,25 @@ impl Source {
 
     /// Returns the position of a value, or of the object that lacks it.
     pub(super) fn position(&self, inner: &[String]) -> Position {
-        let found =
-            (0..=inner.len()).rev().find_map(|length| json::find(&self.text, inner.get(..length)?));
-        found.unwrap_or(Position { offset: 0, line: 1, column: 1 })
+        position(&self.text, inner)
     }
+}
+
+/// Returns the mistakes of a document as lines, each with its file. If the text is that of the file,
+/// without the content of others, they have the line, too.
+pub fn explain(file: &str, text: &[u8], error: &Error) -> String {
+    let is_of_file = json::find(text, &[INCLUDED.to_owned()]).is_none();
+    error.lines(|error| match error.position() {
+        None if is_of_file => {
+            let Position { line, column, .. } = position(text, &split_path(error.path()));
+            format!("{file}: line {line}, column {column}: {error}")
+        }
+        _ => format!("{file}: {error}"),
+    })
+}
+
+/// Returns the position of a value in a text, or of the object that lacks the value.
+fn position(text: &[u8], inner: &[String]) -> Position {
+    let found = (0..=inner.len()).rev().find_map(|length| json::find(text, inner.get(..length)?));
+    found.unwrap_or(Position { offset: 0, line: 1, column: 1 })
 }

@@ -34,8 +34,7 @@ pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<E
     }
     let Reading { sources, origins, mistakes, .. } = reading;
     finished(mistakes, read)?;
-    let (places, left_out, mistakes) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Expanded { document, sources, origins, places, left_out, mistakes })
+    Ok(Expanded { document, sources, origins, ..Expanded::default() })
 }
 
 /// Returns the files and directories on which the tables of an expanded document depend.

@@ -431,3 +431,42 @@ fn each_mistake_has_its_file_and_line() {
         "{explained}"
     );
 }
+
+#[test]
+fn a_pattern_that_names_no_file_is_told() {
+    let document = "{\n\"include\": [\"conf.d/*.json\", \"sites/*.json\"], \"variables\": {\"$a\": {\n\
+        \"source\": \"$host\", \"values\": \"tables/*\"}}}";
+    let expanded = expanded(document, FILES).unwrap();
+    let line = |line, column, rest: &str| {
+        format!("/etc/h/site.json: line {line}, column {column}: {rest} names no file")
+    };
+    let tables = line(3, 30, "/variables/$a/values: /etc/h/tables/*");
+    let sites = line(2, 12, "/include: /etc/h/sites/*.json");
+    assert_eq!(expanded.unmatched, [tables, sites]);
+}
+
+#[test]
+fn a_mistake_of_a_document_alone_has_its_line() {
+    let explained = |text: &str| {
+        let error = match crate::parse(text.as_bytes()) {
+            Ok(_) => panic!("{text} is valid"),
+            Err(error) => error,
+        };
+        explain("site.json", text.as_bytes(), &error)
+    };
+    let text =
+        "{\"routes\": [\n  {\"action\": {\"retrn\": 1}},\n  {\"action\": {\"return\": -1}}]}";
+    let lines = explained(text);
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(lines[0].starts_with("site.json: line 2, column 14: /routes/0/action: "), "{lines:?}");
+    assert!(lines[1].starts_with("site.json: line 3, column 25: /routes/1/action"), "{lines:?}");
+    assert_eq!(lines.len(), 2);
+    assert!(explained("{\n1}").starts_with("site.json: line 2, column 1: "));
+    // The text has parts of other files: its lines are those of none.
+    let expanded = r#"{"listener": 1, "included": {"/a": "b.json"}}"#;
+    assert!(
+        explained(expanded).starts_with("site.json: the document: "),
+        "{}",
+        explained(expanded)
+    );
+}

@@ -88,9 +88,10 @@ pub struct ApiOptions {
     pub router: Rc<Router>,
     /// The work in progress.
     pub activity: Rc<Activity>,
-    /// The source of the document, from which a reload undoes changes; `None` if changes are
-    /// stored.
-    pub reload_source: Option<String>,
+    /// The source of the document, for messages.
+    pub origin: String,
+    /// A reload undoes changes, as they are not stored.
+    pub is_undone_by_reload: bool,
     /// Since when the document at its source is refused, in seconds since 1970, and why.
     pub refused: Option<(u64, String)>,
     /// The server's log, which names each change.
@@ -109,18 +110,20 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         supervisor,
         router,
         activity,
-        reload_source: undone_from,
+        origin,
+        is_undone_by_reload,
         refused,
         log,
     } = options;
     let empty = Store::empty().with_defaults(defaults);
     // A document that is no longer valid (after a downgrade) counts as empty.
-    let store = empty.read(document).map_or(empty, |prepared| prepared.store);
+    let store = empty.read(document, &origin).map_or(empty, |prepared| prepared.store);
     let api = Rc::new(Api {
         supervisor,
         router,
         activity,
-        undone_from,
+        origin: origin.into(),
+        is_undone_by_reload,
         refused: RefCell::new(refused),
         replaced: RefCell::default(),
         log,
@@ -199,7 +202,9 @@ pub struct Api {
     supervisor: Rc<Supervisor>,
     router: Rc<Router>,
     activity: Rc<Activity>,
-    undone_from: Option<String>,
+    /// The source of the document.
+    origin: Arc<str>,
+    is_undone_by_reload: bool,
     refused: RefCell<Option<(u64, String)>>,
     replaced: RefCell<Option<(u64, String)>>,
     log: Arc<Log>,
@@ -340,13 +345,14 @@ impl Api {
     /// Returns the response to a change.
     fn reconfigured(&self) -> Reply {
         let reply = Reply::from(Done::Reconfigured);
-        match &self.undone_from {
-            Some(origin) => reply.noting(format!(
-                "{origin} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it \
-                 again and undoes this change"
-            )),
-            None => reply,
+        if !self.is_undone_by_reload {
+            return reply;
         }
+        reply.noting(format!(
+            "{} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it again and \
+             undoes this change",
+            self.origin
+        ))
     }
 
     /// Applies a configuration, and restarts applications that it has not changed.

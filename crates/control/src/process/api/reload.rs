@@ -38,8 +38,8 @@ impl Api {
     async fn read_and_apply(&self, tables: bool, restart: Restart) -> Result<(), Refusal> {
         let read = self.supervisor.read_document(tables).await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
-        let store = Arc::clone(&self.store.borrow());
-        self.apply(on_helper_thread(move || store.read(text)).await?, restart).await
+        let (store, origin) = (Arc::clone(&self.store.borrow()), Arc::clone(&self.origin));
+        self.apply(on_helper_thread(move || store.read(text, &origin)).await?, restart).await
     }
 
     /// Records whether the document at its source is refused.
@@ -70,8 +70,8 @@ impl Api {
     }
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
-    pub async fn reload_and_log(&self, origin: &str) {
-        let (_changing, log) = (self.turn().await, &self.log);
+    pub async fn reload_and_log(&self) {
+        let (_changing, log, origin) = (self.turn().await, &self.log, &self.origin);
         match self.reload(false, Restart::Changed).await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
