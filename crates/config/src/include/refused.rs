@@ -2,12 +2,23 @@
 
 use serde_json::Value;
 
+use super::sites::{DEFAULTS, SITES};
 use super::{Place, is_include};
 use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown, path};
 
 /// Refuses a document that includes files, where only [`super::expand`] may do so.
 pub(crate) fn refuse(document: &Node<'_>) -> Result<(), Error> {
+    for name in [SITES, DEFAULTS] {
+        if document.value.get(name).is_some() {
+            let message = format!("\"{name}\" is not for this document");
+            let error = Error::new(ErrorKind::UnknownKey, String::new(), message);
+            return Err(error.with_hint(
+                "sites are read with a file that the server reads with \"--config\"; write them \
+                 into files of its \"sites\", and use \"howdah reload\"",
+            ));
+        }
+    }
     let Some((steps, name)) = first_include(document.value, &mut Vec::new()) else {
         return Ok(());
     };
@@ -97,6 +108,14 @@ mod tests {
             let error = Config::from_value(document).expect_err("refused").to_string();
             let start = format!("{place}: file \"{file}\" cannot be included");
             assert!(error.starts_with(&start) && error.contains("howdah reload"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sites_are_refused_with_what_to_do() {
+        for name in ["sites", "defaults"] {
+            let error = Config::from_value(json!({name: {}})).expect_err("refused").to_string();
+            assert!(error.contains(name) && error.contains("howdah reload"), "{error}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! `sites`, which passes requests to the route of that name. The document may define each of them
 //! itself.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -150,6 +151,10 @@ impl Reading<'_> {
             for (host, name) in all.hosts {
                 values.entry(host).or_insert(Value::String(name));
             }
+            // The first pattern of a host counts: that of the site which says most about it.
+            let mut sorted: Vec<_> = std::mem::take(values).into_iter().collect();
+            sorted.sort_by_key(|(host, _)| (host.contains('*'), Reverse(host.len())));
+            values.extend(sorted);
         }
         Ok(())
     }

@@ -230,6 +230,22 @@ fn other_hosts_and_schemes_lead_to_the_canonical_address() {
 }
 
 #[test]
+fn the_longest_pattern_of_a_host_comes_first() {
+    let root = tempfile::tempdir().unwrap();
+    let site = |hosts: Value| json!({"hosts": hosts, "root": root.path()});
+    let text = json!({"sites": {
+        "a": site(json!(["*", "x.example"])),
+        "b": site(json!(["*.example"])),
+        "c": site(json!(["*.b.example", "y.example"])),
+    }});
+    let text = text.to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files).unwrap().unwrap();
+    let values = expanded.document["variables"]["site"]["values"].as_object().unwrap();
+    let hosts: Vec<_> = values.keys().map(String::as_str).collect();
+    assert_eq!(hosts, ["x.example", "y.example", "*.b.example", "*.example", "*"]);
+}
+
+#[test]
 fn defaults_hold_for_keys_that_the_site_does_not_have() {
     let defaults = json!({
         "listen": ["127.0.0.1:8080"],
