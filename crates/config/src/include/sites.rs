@@ -277,10 +277,7 @@ impl Reading<'_> {
         for (name, steps) in [
             (
                 "sites",
-                json!([
-                    {"match": {"if": "$site"}, "action": {"pass": "routes/$site", "max_body_size": MAX_SITE_BODY_SIZE}},
-                    {"action": {"pass": "routes/default"}},
-                ]),
+                json!([{"action": {"pass": "routes/$site", "max_body_size": MAX_SITE_BODY_SIZE}}]),
             ),
             ("default", json!([{"action": {"return": 404}}])),
         ] {
@@ -289,7 +286,7 @@ impl Reading<'_> {
         if let Some(variables) =
             members.entry("variables").or_insert_with(|| json!({})).as_object_mut()
         {
-            let site = json!({"map": "$host", "values": {}});
+            let site = json!({"map": "$host", "values": {}, "default": "default"});
             variables.entry("site").or_insert(site);
         }
         let mut listen = listen.clone();

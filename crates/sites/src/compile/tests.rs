@@ -63,7 +63,11 @@ fn a_site_has_its_hosts_its_route_and_its_application() {
     let root = root.path().to_str().unwrap();
     assert_eq!(
         document["variables"]["site"],
-        json!({"map": "$host", "values": {"a.example": "a", "www.a.example": "a"}})
+        json!({
+            "map": "$host",
+            "values": {"a.example": "a", "www.a.example": "a"},
+            "default": "default",
+        })
     );
     let last = document["routes"]["a"].as_array().unwrap().last().unwrap();
     assert_eq!(last["action"]["share"], format!("{root}$uri"));
