@@ -12,7 +12,7 @@ use crate::htaccess::{HTACCESS, Htaccess};
 use crate::isolation::{ISOLATION, Isolation};
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit;
-use crate::node::{Node, Shown, path};
+use crate::node::{Node, Shown, default_of_reader, path};
 use crate::php::{
     OPTIONS, PhpOptions, PhpTarget, PhpVersion, ROOT, SCRIPT_KEYS, ScriptDirectories, TARGET,
 };
@@ -377,22 +377,7 @@ pub enum Fairness {
 pub const RLIMITS: [&str; 8] =
     ["as", "core", "data", "fsize", "memlock", "nofile", "nproc", "stack"];
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            timeout: None,
-            requests: None,
-            memory: None,
-            rlimits: Vec::new(),
-            queue: 8192,
-            queue_timeout: None,
-            patience: None,
-            fair: Fairness::Arrival,
-            slow: Some(Duration::from_secs(5)),
-            slow_log: None,
-        }
-    }
-}
+default_of_reader!(Limits, Limits::read);
 
 impl Application {
     /// Returns true if processes of one are processes of the other: the mail server is not theirs.
@@ -508,9 +493,7 @@ impl Limits {
             queue_timeout: object.seconds("queue_timeout")?.filter(set),
             patience: object.seconds("patience")?.filter(set),
             fair: object.read("fair", Fairness::read)?.unwrap_or_default(),
-            slow: object
-                .seconds("slow")?
-                .map_or(Limits::default().slow, |slow| Some(slow).filter(set)),
+            slow: Some(object.seconds_or_default("slow")?).filter(set),
             slow_log: object.file("slow_log")?,
         };
         object.end()?;

@@ -9,7 +9,7 @@ use crate::buffering::{BUFFERING, REQUEST_BUFFERING};
 use crate::delegation::{self, Delegation};
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 use crate::php::{PhpTarget, ROOT, SCRIPT_KEYS, TARGET};
 use crate::script_variables;
 use crate::target::Target;
@@ -185,12 +185,7 @@ impl FastCgi {
     }
 }
 
-impl Default for FastCgiLimits {
-    /// Returns the default limits; the queue has the length of a PHP application's.
-    fn default() -> Self {
-        FastCgiLimits { connections: None, queue: 8192, queue_timeout: None }
-    }
-}
+default_of_reader!(FastCgiLimits, FastCgiLimits::read);
 
 impl FastCgiLimits {
     fn read(node: &Node<'_>) -> Result<FastCgiLimits, Error> {

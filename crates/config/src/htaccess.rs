@@ -4,7 +4,7 @@ use howdah_template::{Part, Subject, Template, Variable};
 
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::{Node, Object};
+use crate::node::{Node, Object, default_of_reader};
 use crate::patterns;
 use crate::php::PhpTarget;
 
@@ -90,20 +90,7 @@ pub struct Htaccess {
     pub without_scripts: Vec<String>,
 }
 
-impl Default for Htaccess {
-    fn default() -> Htaccess {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Htaccess {
-            allow: words(&["All"]),
-            file: ".htaccess".to_owned(),
-            index: words(&["index.html", "index.php"]),
-            options: words(&["Indexes", "FollowSymLinks"]),
-            scripts: r"\.ph(ar|p|tml)$".to_owned(),
-            closed: Vec::new(),
-            without_scripts: Vec::new(),
-        }
-    }
-}
+default_of_reader!(Htaccess, Htaccess::read_object);
 
 impl Htaccess {
     /// Reads `htaccess` of an application with these targets.
@@ -166,18 +153,22 @@ impl Htaccess {
         if !node.value.is_object() {
             return Err(node.wrong_type("a boolean or an object"));
         }
-        let (object, default) = (node.object(&HTACCESS)?, Htaccess::default());
+        Htaccess::read_object(node).map(Some)
+    }
+
+    fn read_object(node: &Node<'_>) -> Result<Htaccess, Error> {
+        let object = node.object(&HTACCESS)?;
         let htaccess = Htaccess {
-            allow: object.read("allow", read_classes)?.unwrap_or(default.allow),
-            file: object.read("file", read_name)?.unwrap_or(default.file),
-            index: object.read("index", read_names)?.unwrap_or(default.index),
-            options: object.read("options", read_options)?.unwrap_or(default.options),
-            scripts: object.read("scripts", read_expression)?.unwrap_or(default.scripts),
+            allow: object.read_or_default("allow", read_classes)?,
+            file: object.read_or_default("file", read_name)?,
+            index: object.read_or_default("index", read_names)?,
+            options: object.read_or_default("options", read_options)?,
+            scripts: object.read_or_default("scripts", read_expression)?,
             closed: object.read("closed", read_patterns)?.unwrap_or_default(),
             without_scripts: object.read("without_scripts", read_patterns)?.unwrap_or_default(),
         };
         object.end()?;
-        Ok(Some(htaccess))
+        Ok(htaccess)
     }
 }
 

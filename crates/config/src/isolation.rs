@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 use crate::sandbox::{SANDBOX, Sandbox};
 
 /// `isolation` of an application.
@@ -224,11 +224,7 @@ pub struct Automount {
     pub tmpfs: bool,
 }
 
-impl Default for Automount {
-    fn default() -> Automount {
-        Automount { language_deps: true, procfs: true, tmpfs: true }
-    }
-}
+default_of_reader!(Automount, Automount::read);
 
 impl Isolation {
     /// Returns the path of the control group.

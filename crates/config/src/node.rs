@@ -294,6 +294,20 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Reads the value of a key with `read`. Without the key, it reads the default of the table,
+    /// which must be JSON.
+    pub fn read_or_default<T>(
+        &self,
+        key: &'static str,
+        read: impl Fn(&Node<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(value) = self.read(key, &read)? {
+            return Ok(value);
+        }
+        let default = self.row(key).and_then(|row| serde_json::from_str(row.default).ok());
+        read(&self.node.child(Segment::Key(key), &default.unwrap_or(Value::Null)))
+    }
+
     /// Reads a boolean, if the object has it.
     pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Error> {
         self.read(key, |node| node.boolean())
@@ -339,6 +353,12 @@ impl<'a> Object<'a> {
     /// Reads whole seconds, at least the minimum of the table, if the object has it.
     pub fn seconds(&self, key: &'static str) -> Result<Option<Duration>, Error> {
         self.read(key, |node| node.seconds(self.minimum(key)))
+    }
+
+    /// Reads whole seconds, at least the minimum of the table. Without the key, they have the
+    /// default of the table.
+    pub fn seconds_or_default(&self, key: &'static str) -> Result<Duration, Error> {
+        self.read_or_default(key, |node| node.seconds(self.minimum(key)))
     }
 
     fn minimum(&self, key: &'static str) -> u64 {
@@ -416,6 +436,33 @@ impl<'a> Object<'a> {
         let error = self.node.error(ErrorKind::UnknownKey, message).with_key(meant);
         error.with_hint(hint).about(Unknown::Key { name: name.to_owned(), known, nearest: meant })
     }
+}
+
+/// Implements `Default`: the value that a reader makes of an object without keys.
+macro_rules! default_of_reader {
+    ($type:ident, $read:expr) => {
+        impl Default for $type {
+            fn default() -> Self {
+                $crate::node::of_empty_object($read)
+            }
+        }
+    };
+}
+
+pub(crate) use default_of_reader;
+
+/// Reads an object without keys, all of which have defaults in their table.
+pub(crate) fn of_empty_object<T>(read: impl Fn(&Node<'_>) -> Result<T, Error>) -> T {
+    let (document, mistakes) = (Value::Object(Map::new()), Mistakes::default());
+    let scope = Scope {
+        definitions: Definitions::of(&document),
+        defaults: Defaults::default(),
+        groups: &Groups::default(),
+        variables: &DefinedVariables::default(),
+        mistakes: &mistakes,
+    };
+    // The tables are constants.
+    read(&Node::root(&document, &scope)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the number or switch of an `allowed` type that a text was written for.

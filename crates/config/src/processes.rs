@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 
 /// `processes` of an application.
 pub(crate) static PROCESSES: Shape = Shape {
@@ -62,6 +62,9 @@ pub(crate) static PROCESSES: Shape = Shape {
     ]],
 };
 
+/// Idle timeout without `max_spare`.
+const USUAL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Number of processes that run an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
@@ -93,20 +96,7 @@ pub struct DynamicProcesses {
     pub prototype_timeout: Option<Duration>,
 }
 
-impl Default for DynamicProcesses {
-    fn default() -> DynamicProcesses {
-        let idle_timeout = Some(Duration::from_secs(15));
-        DynamicProcesses {
-            max: 1,
-            start: 0,
-            spare: 0,
-            max_spare: None,
-            idle_timeout,
-            spawn_rate: 32,
-            prototype_timeout: None,
-        }
-    }
-}
+default_of_reader!(DynamicProcesses, DynamicProcesses::read);
 
 impl Processes {
     pub(crate) fn read(node: &Node<'_>) -> Result<Processes, Error> {
@@ -119,18 +109,26 @@ impl Processes {
         if !node.value.is_object() {
             return Err(node.wrong_type("an integer, an object or \"auto\""));
         }
+        DynamicProcesses::read(node).map(Processes::Dynamic)
+    }
+}
+
+impl DynamicProcesses {
+    fn read(node: &Node<'_>) -> Result<DynamicProcesses, Error> {
         let object = node.object(&PROCESSES)?;
-        let usual = DynamicProcesses::default();
-        let max = object.integer("max")?.unwrap_or(usual.max);
-        let spare = object.integer("spare")?.unwrap_or(usual.spare);
-        let start = object.integer("start")?;
+        let max: u32 = object.integer_or_default("max")?;
+        let spare = object.integer_or_default("spare")?;
+        let start = object.integer_or_default("start")?;
         let max_spare = object.integer("max_spare")?;
-        let idle_timeout = object.seconds("idle_timeout")?;
-        let spawn_rate = object.integer("spawn_rate")?.unwrap_or(usual.spawn_rate);
+        // As for PHP-FPM, a maximum number of idle processes replaces the timeout.
+        let usual_timeout = max_spare.is_none().then_some(USUAL_IDLE_TIMEOUT);
+        let idle_timeout = object.seconds("idle_timeout")?.or(usual_timeout);
+        let spawn_rate = object.integer_or_default("spawn_rate")?;
         let prototype_timeout = object.seconds("prototype_timeout")?;
         object.end()?;
-        for (name, value) in [("spare", Some(spare)), ("start", start), ("max_spare", max_spare)] {
-            if let Some(value) = value.filter(|value| *value > max) {
+        let max_or_none = max_spare.unwrap_or(0);
+        for (name, value) in [("spare", spare), ("start", start), ("max_spare", max_or_none)] {
+            if value > max {
                 let message =
                     format!("has a \"{name}\" of {value}, which is more than its \"max\" of {max}");
                 return Err(node.invalid(message));
@@ -142,11 +140,7 @@ impl Processes {
             );
             return Err(node.invalid(message));
         }
-        // As for PHP-FPM, a maximum number of idle processes replaces the timeout.
-        let usual_timeout = usual.idle_timeout.filter(|_| max_spare.is_none());
-        let idle_timeout = idle_timeout.or(usual_timeout);
-        let start = start.unwrap_or(usual.start);
-        Ok(Processes::Dynamic(DynamicProcesses {
+        Ok(DynamicProcesses {
             max,
             start,
             spare,
@@ -154,6 +148,6 @@ impl Processes {
             idle_timeout,
             spawn_rate,
             prototype_timeout,
-        }))
+        })
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 
 /// `sandbox` of the isolation.
 pub(crate) static SANDBOX: Shape = Shape {
@@ -71,11 +71,7 @@ impl Sandbox {
     }
 }
 
-impl Default for SandboxFiles {
-    fn default() -> SandboxFiles {
-        SandboxFiles { read: Vec::new(), write: Vec::new(), execute: Vec::new(), required: true }
-    }
-}
+default_of_reader!(SandboxFiles, SandboxFiles::read);
 
 impl SandboxFiles {
     fn read(node: &Node<'_>) -> Result<SandboxFiles, Error> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::{Node, Object};
+use crate::node::{Node, Object, default_of_reader};
 
 const CONNECT: Key = Key::new("connect", Kind::Seconds(1), "Maximum seconds to connect")
     .default("10")
@@ -140,28 +140,16 @@ impl TimeoutChanges {
     }
 }
 
-impl Default for Timeouts {
-    /// Returns Unit's and nginx's values, with two exceptions: 10 seconds to connect, as later
-    /// successes are rare, and an hour for tunnels, as WebSockets are often silent for minutes and
-    /// cost little.
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Timeouts {
-            connect: Duration::from_secs(10),
-            send: minute,
-            first_byte: minute,
-            read: minute,
-            idle: minute,
-            tunnel: 60 * minute,
-        }
-    }
-}
+// The defaults are those of Unit and nginx, with two exceptions: 10 seconds to connect, as later
+// successes are rare, and an hour for tunnels, as WebSockets are often silent for minutes and cost
+// little.
+default_of_reader!(Timeouts, Timeouts::read_http);
 
 impl Timeouts {
     /// Reads the timeouts of FastCGI servers, which have no tunnels.
     pub(crate) fn read(node: &Node<'_>) -> Result<Timeouts, Error> {
         let object = node.object(&TIMEOUTS)?;
-        let timeouts = Timeouts::read_common(&object)?;
+        let timeouts = Timeouts::read_common(&object, Timeouts::default().tunnel)?;
         object.end()?;
         Ok(timeouts)
     }
@@ -169,21 +157,19 @@ impl Timeouts {
     /// Reads the timeouts of HTTP servers.
     pub(crate) fn read_http(node: &Node<'_>) -> Result<Timeouts, Error> {
         let object = node.object(&UPSTREAM_TIMEOUTS)?;
-        let common = Timeouts::read_common(&object)?;
-        let tunnel = object.seconds("tunnel")?.unwrap_or(common.tunnel);
+        let timeouts = Timeouts::read_common(&object, object.seconds_or_default("tunnel")?)?;
         object.end()?;
-        Ok(Timeouts { tunnel, ..common })
+        Ok(timeouts)
     }
 
-    fn read_common(object: &Object<'_>) -> Result<Timeouts, Error> {
-        let default = Timeouts::default();
+    fn read_common(object: &Object<'_>, tunnel: Duration) -> Result<Timeouts, Error> {
         Ok(Timeouts {
-            connect: object.seconds("connect")?.unwrap_or(default.connect),
-            send: object.seconds("send")?.unwrap_or(default.send),
-            first_byte: object.seconds("first_byte")?.unwrap_or(default.first_byte),
-            read: object.seconds("read")?.unwrap_or(default.read),
-            idle: object.seconds("idle")?.unwrap_or(default.idle),
-            tunnel: default.tunnel,
+            connect: object.seconds_or_default("connect")?,
+            send: object.seconds_or_default("send")?,
+            first_byte: object.seconds_or_default("first_byte")?,
+            read: object.seconds_or_default("read")?,
+            idle: object.seconds_or_default("idle")?,
+            tunnel,
         })
     }
 }

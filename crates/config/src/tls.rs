@@ -22,7 +22,7 @@ use self::acme::ACME;
 pub(crate) use self::acme::{ACME_SERVERS, CHALLENGES, DNS};
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::{Node, Shown};
+use crate::node::{Node, Shown, default_of_reader};
 
 /// `tls` of a listener.
 pub(crate) static TLS: Shape = Shape {
@@ -316,25 +316,16 @@ impl Certificate {
     }
 }
 
-impl Default for TlsSession {
-    fn default() -> Self {
-        TlsSession { cache_size: 0, timeout: Duration::from_secs(300), tickets: Tickets::Off }
-    }
-}
+default_of_reader!(TlsSession, TlsSession::read);
 
 impl TlsSession {
     fn read(node: &Node<'_>) -> Result<TlsSession, Error> {
         let object = node.object(&SESSION)?;
-        let mut session = TlsSession::default();
-        if let Some(size) = object.integer("cache_size")? {
-            session.cache_size = size;
-        }
-        if let Some(timeout) = object.seconds("timeout")? {
-            session.timeout = timeout;
-        }
-        if let Some(tickets) = object.read("tickets", Tickets::read)? {
-            session.tickets = tickets;
-        }
+        let session = TlsSession {
+            cache_size: object.integer_or_default("cache_size")?,
+            timeout: object.seconds_or_default("timeout")?,
+            tickets: object.read_or_default("tickets", Tickets::read)?,
+        };
         object.end()?;
         Ok(session)
     }

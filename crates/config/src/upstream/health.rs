@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 
 /// `failures` of an upstream.
 pub(super) static FAILURES: Shape = Shape {
@@ -84,12 +84,8 @@ pub struct Failures {
     pub time: Duration,
 }
 
-impl Default for Failures {
-    /// Returns the defaults of nginx.
-    fn default() -> Self {
-        Failures { max: 1, time: Duration::from_secs(10) }
-    }
-}
+// The defaults are those of nginx.
+default_of_reader!(Failures, Failures::read);
 
 /// Active health checks: requests that servers must answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,10 +121,9 @@ impl Failures {
             return Err(node.wrong_type("an object").with_hint(hint));
         }
         let object = node.object(&FAILURES)?;
-        let default = Failures::default();
         let failures = Failures {
-            max: object.integer("max")?.unwrap_or(default.max),
-            time: object.seconds("time")?.unwrap_or(default.time),
+            max: object.integer_or_default("max")?,
+            time: object.seconds_or_default("time")?,
         };
         object.end()?;
         Ok(failures)
@@ -150,9 +145,9 @@ impl Health {
             uri: uri.as_ref().map(read_line).transpose()?.unwrap_or_default(),
             grpc,
             host: object.read("host", read_line)?,
-            interval: object.seconds("interval")?.unwrap_or(Duration::from_secs(5)),
-            timeout: object.seconds("timeout")?.unwrap_or(Duration::from_secs(5)),
-            status: object.read("status", read_status)?.unwrap_or((200, 399)),
+            interval: object.seconds_or_default("interval")?,
+            timeout: object.seconds_or_default("timeout")?,
+            status: object.read_or_default("status", read_status)?,
             body: object.text("body")?,
             rise: object.integer_or_default("rise")?,
             fall: object.integer_or_default("fall")?,
