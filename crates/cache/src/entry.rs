@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use howdah_config::Encoding;
 use howdah_http::body::Body;
 use howdah_http::body::in_kernel::{InKernel, MIN_SENT};
-use howdah_http::message::FieldBlock;
+use howdah_http::message::{Encoding, FieldBlock};
 
 use crate::freshness::Source;
 use crate::place::Place;

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use howdah_config::{Cache as Settings, CacheStore, Encoding};
+use howdah_config::{Cache as Settings, CacheStore};
 use howdah_http::body::in_kernel::{InKernel, offset_in};
-use howdah_http::message::Fields;
+use howdah_http::message::{Encoding, Fields};
 
 use crate::decisions::Decisions;
 use crate::disk::file::Disk;

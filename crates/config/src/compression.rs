@@ -33,9 +33,7 @@ pub(crate) static COMPRESSION: Shape = Shape {
 static COMPRESSOR: Shape = Shape {
     name: "compressor",
     parts: &[&[
-        Key::new("encoding", Kind::Word(&["gzip", "br", "zstd", "deflate"]), "The encoding")
-            .required()
-            .unit(),
+        Key::new("encoding", Kind::Word(&ENCODINGS), "The encoding").required().unit(),
         Key::new(
             "level",
             Kind::Integer(-7, 22),
@@ -48,6 +46,9 @@ static COMPRESSOR: Shape = Shape {
             .unit(),
     ]],
 };
+
+/// Names of encodings in `Content-Encoding`.
+pub const ENCODINGS: [&str; 4] = ["gzip", "br", "zstd", "deflate"];
 
 /// Settings of response compression.
 #[derive(Debug, Clone)]
@@ -63,25 +64,12 @@ pub struct Compression {
 /// An encoding that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compressor {
-    /// The encoding.
-    pub encoding: Encoding,
+    /// The encoding, one of [`ENCODINGS`].
+    pub encoding: &'static str,
     /// The compression level; the encoding's default if `None`.
     pub level: Option<i32>,
     /// Minimum length in bytes. Responses that are known to be shorter are not compressed.
     pub min_length: u64,
-}
-
-/// An encoding of content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// `br`: Brotli (RFC 7932).
-    Brotli,
-    /// `deflate`: zlib (RFC 1950).
-    Deflate,
-    /// `gzip` (RFC 1952).
-    Gzip,
-    /// `zstd` (RFC 8878).
-    Zstandard,
 }
 
 impl Compression {
@@ -109,8 +97,13 @@ impl Compressor {
 
     fn read(node: &Node<'_>) -> Result<Compressor, Error> {
         let object = node.object(&COMPRESSOR)?;
-        let encoding = Encoding::read(&object.required("encoding")?)?;
-        let levels = encoding.levels();
+        let encoding = read_encoding(&object.required("encoding")?)?;
+        // As in Unit; -1 is zlib's default.
+        let levels = match encoding {
+            "br" => 0..=11,
+            "zstd" => -7..=22,
+            _ => -1..=9,
+        };
         let level = object.read("level", |level| level.integer(levels))?;
         let min_length = object.bytes("min_length")?;
         object.end()?;
@@ -122,33 +115,8 @@ impl Compressor {
     }
 }
 
-impl Encoding {
-    /// Returns the name in `Content-Encoding`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Encoding::Brotli => "br",
-            Encoding::Deflate => "deflate",
-            Encoding::Gzip => "gzip",
-            Encoding::Zstandard => "zstd",
-        }
-    }
-
-    fn read(node: &Node<'_>) -> Result<Encoding, Error> {
-        match node.string()? {
-            "br" => Ok(Encoding::Brotli),
-            "deflate" => Ok(Encoding::Deflate),
-            "gzip" => Ok(Encoding::Gzip),
-            "zstd" => Ok(Encoding::Zstandard),
-            _ => Err(node.wrong_type(&quoted(&["gzip", "br", "zstd", "deflate"]))),
-        }
-    }
-
-    /// Returns the levels of the encoding, as in Unit; -1 is zlib's default.
-    fn levels(self) -> std::ops::RangeInclusive<i64> {
-        match self {
-            Encoding::Brotli => 0..=11,
-            Encoding::Deflate | Encoding::Gzip => -1..=9,
-            Encoding::Zstandard => -7..=22,
-        }
-    }
+fn read_encoding(node: &Node<'_>) -> Result<&'static str, Error> {
+    let text = node.string()?;
+    let known = ENCODINGS.into_iter().find(|known| *known == text);
+    known.ok_or_else(|| node.wrong_type(&quoted(&ENCODINGS)))
 }

@@ -105,7 +105,7 @@ pub use buffering::Buffering;
 pub use by_type::ByType;
 pub use cache::{Cache, CacheDisk, CacheOption, CacheStore, Ignored, VaryRule};
 pub use cluster::{Cluster, Password};
-pub use compression::{Compression, Compressor, Encoding};
+pub use compression::{Compression, Compressor, ENCODINGS};
 pub use condition::{Condition, Moment};
 pub use config::{Config, DOCUMENT, parse, parse_with};
 pub use cors::Cors;

@@ -1,7 +1,7 @@
 //! `compression`: responses that are compressed while they are sent.
 //!
 //! 1. A response is a candidate if its content has a media type to be compressed, and neither the
-//!    response nor the configuration forbids it ([`Scope`]).
+//!    response nor the settings forbid it ([`Scope`]).
 //! 2. All candidates get `Vary: Accept-Encoding`, compressed or not.
 //! 3. The encoding with the highest weight is used; among equals the first one of the document.
 //!    Short content that would not become shorter is not compressed.
@@ -23,7 +23,7 @@ mod stream;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use howdah_config::{Compression, Compressor, Encoding};
+use howdah_template::Patterns;
 
 use self::encoder::Encoder;
 use self::kept::Kept;
@@ -31,11 +31,31 @@ use self::memory::permit;
 use self::stream::Compressed;
 use crate::body::Body;
 use crate::encoding::AcceptEncoding;
-use crate::message::{FieldBlock, Request, Response};
+use crate::message::{Encoding, FieldBlock, Request, Response};
 
 /// Maximum length in bytes of content that is compressed before it is sent, so that its length is
 /// known.
 const MAX_WHOLE: usize = 64 << 10;
+
+/// Settings of compression.
+#[derive(Debug, Clone)]
+pub struct Compression {
+    /// Media types that are compressed; if `None`, all but those of compressed formats.
+    pub types: Option<Patterns>,
+    /// The encodings offered, the preferred first; there is one at least.
+    pub compressors: Vec<Compressor>,
+}
+
+/// An encoding that is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compressor {
+    /// The encoding.
+    pub encoding: Encoding,
+    /// The compression level; the encoding's default if `None`.
+    pub level: Option<i32>,
+    /// Minimum length in bytes. Responses that are known to be shorter are not compressed.
+    pub min_length: u64,
+}
 
 /// The part of a response that compression may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +66,7 @@ enum Scope {
     Content,
 }
 
-/// Compresses a response, if the configuration, the request and the response allow it.
+/// Compresses a response, if the settings, the request and the response allow it.
 pub fn apply(compression: &Compression, request: &Request, response: &mut Response) {
     match scope(compression, response) {
         Scope::Nothing => return,
@@ -170,9 +190,6 @@ fn is_whole(body: &Body) -> bool {
 }
 
 fn scope(compression: &Compression, response: &mut Response) -> Scope {
-    if !compression.enabled || compression.compressors.is_empty() {
-        return Scope::Nothing;
-    }
     if response.status == 304 {
         return Scope::Validators;
     }

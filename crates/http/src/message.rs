@@ -6,11 +6,13 @@
 //! that belong to it (`Date`, `Server`, `Content-Length`, `Transfer-Encoding`, `Connection`); they
 //! are never in the block.
 
+mod encoding;
 mod fields;
 mod request;
 mod response;
 mod shown;
 
+pub use encoding::Encoding;
 pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{
     ConnectionInfo, ErrorOrigin, Request, RequestCount, ScriptAdditions, ShownAddress, Version,

@@ -117,9 +117,8 @@ impl Handler for RequestHandler {
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);
-        let compression = snapshot.config.settings.http.compression.as_ref();
-        if let (true, Some(compression)) = (effects.compress, compression) {
-            own_tags::answer_if(compression, request, &mut response);
+        if let (true, Some(compression)) = (effects.compress, &snapshot.compression) {
+            own_tags::answer(request, &mut response);
             compress::apply(compression, request, &mut response);
         }
         kernel_copy::apply(thread.counters.open(), &mut response);

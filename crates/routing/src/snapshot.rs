@@ -18,6 +18,7 @@ use bytes::Bytes;
 use howdah_access_log::{AccessLog, LogFiles};
 use howdah_cache::store::Store;
 use howdah_config::{self as config, Config};
+use howdah_http::compress::Compression;
 use howdah_http::limits::Limits;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
@@ -68,6 +69,8 @@ pub struct Snapshot {
     pub logs: LogFiles,
     /// Counters of limits.
     pub zones: Zones,
+    /// Compression of responses; `None` if none is compressed.
+    pub compression: Option<Compression>,
 }
 
 /// A listener as requests see it.

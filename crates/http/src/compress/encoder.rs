@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use brotli::CompressorWriter;
 use flate2::write::{GzEncoder, ZlibEncoder};
-use howdah_config::{Compressor, Encoding};
 use zstd::zstd_safe::CParameter;
+
+use super::Compressor;
+use crate::message::Encoding;
 
 /// Encoder of one response.
 ///

@@ -4,10 +4,9 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use howdah_config::Encoding;
 
 use crate::body::BodyStream;
-use crate::message::CompressedCopies;
+use crate::message::{CompressedCopies, Encoding};
 
 /// A compressed body, and the part of it that was sent.
 pub struct Kept {

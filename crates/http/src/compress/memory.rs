@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use howdah_config::{Compressor, Encoding};
-
+use super::Compressor;
 use crate::body::Body;
 use crate::client::network;
+use crate::message::Encoding;
 
 /// Maximum memory of all encoders, in bytes.
 const MAX_BYTES: usize = 192 << 20;

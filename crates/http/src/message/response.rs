@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::Encoding;
 
+use super::encoding::Encoding;
 use super::fields::FieldBlock;
 use crate::body::Body;
 use crate::body::in_kernel::{InKernel, KernelCopy, OwnCopy};

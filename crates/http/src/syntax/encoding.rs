@@ -1,8 +1,6 @@
 //! `Accept-Encoding` and the choice of a content coding (RFC 9110, 12.5.3).
 
-use howdah_config::Encoding;
-
-use crate::message::Fields;
+use crate::message::{Encoding, Fields};
 
 /// A content coding of a stored file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,6 @@
 
 use std::future::poll_fn;
 
-use howdah_config::Compression;
 use howdah_http::body::{Body, BodyStream};
 use howdah_http::etag::parse_entity_tags;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
@@ -84,18 +83,6 @@ pub fn without_marks(tags: &[u8]) -> Vec<u8> {
         }
     }
     plain
-}
-
-/// Replaces a page by 304 if the client has said that it has this one, where pages are compressed.
-pub fn answer_if(compression: &Compression, request: &Request, response: &mut Response) {
-    if compresses(compression) {
-        answer(request, response);
-    }
-}
-
-/// Returns true if responses may be compressed.
-pub fn compresses(compression: &Compression) -> bool {
-    compression.enabled && !compression.compressors.is_empty()
 }
 
 /// Replaces a page by 304 if the client has said that it has this one.

@@ -18,11 +18,11 @@ use howdah_cache::status::{Forward, Outcome, StaleUse};
 use howdah_cache::store::Store;
 use howdah_cache::storing::{self, HeadMatch, Refusal, Times};
 use howdah_cache::{key, respond, tee, vary};
-use howdah_config::{Cache, Encoding, Match};
+use howdah_config::{Cache, Match};
 use howdah_http::body::Body;
 use howdah_http::body::in_kernel::{self, InKernel, KernelCopy};
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{CompressedCopies, Fields, Request, Response, ResponseExtras};
+use howdah_http::message::{CompressedCopies, Encoding, Fields, Request, Response, ResponseExtras};
 use howdah_routing::route::{Origin, matching};
 use howdah_routing::snapshot::action::ActionCache;
 use howdah_routing::snapshot::effects::Handling;
@@ -119,7 +119,7 @@ impl<'s> Step<'_, 's> {
         let shown = Some(outcome).filter(|_| self.settings().announce);
         let mut response = respond::respond(entry, request, shown, now);
         request.handling.set_cache_status(outcome.word());
-        let compression = &self.context.routing.snapshot.config.settings.http.compression;
+        let compression = &self.context.routing.snapshot.compression;
         let is_whole = response.status == entry.status && matches!(response.body, Body::Bytes(_));
         if compression.is_some() && is_whole {
             let (store, owner) = (Arc::clone(self.store()), Arc::clone(&self.owner));

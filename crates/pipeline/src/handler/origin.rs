@@ -33,8 +33,7 @@ pub async fn ask<'s>(
     handling: Handling<'_>,
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
-    let compression = context.routing.snapshot.config.settings.http.compression.as_ref();
-    let is_restored = handling.restores_tags && compression.is_some_and(own_tags::compresses);
+    let is_restored = handling.restores_tags && context.routing.snapshot.compression.is_some();
     let fields = is_restored.then(|| own_tags::restored(&exchange.request.fields)).flatten();
     let Some(fields) = fields else { return ask_as_is(context, origin, handling, exchange).await };
     let of_client = std::mem::replace(&mut exchange.request.fields, fields);

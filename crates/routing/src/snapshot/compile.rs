@@ -11,6 +11,8 @@ use howdah_cache::store::Store;
 use howdah_cgi::target::Targets;
 use howdah_config::{self as config, Config, Part, Pass, ScriptSources, Template, Variable};
 use howdah_files::mime::MimeTypes;
+use howdah_http::compress::{Compression, Compressor};
+use howdah_http::message::Encoding;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
@@ -134,6 +136,7 @@ impl Snapshot {
             .collect();
         let access_log = howdah_access_log::compile(&config.access_log, &logs);
         Snapshot {
+            compression: compression(&config),
             config,
             listeners,
             main_route: routes.remove(""),
@@ -152,6 +155,18 @@ impl Snapshot {
             logs,
         }
     }
+}
+
+/// Returns the settings of compression; `None` if no response is compressed.
+fn compression(config: &Config) -> Option<Compression> {
+    let settings = config.settings.http.compression.as_ref().filter(|settings| settings.enabled)?;
+    let compressor = |compressor: &config::Compressor| {
+        let &config::Compressor { encoding, level, min_length } = compressor;
+        Some(Compressor { encoding: Encoding::named(encoding)?, level, min_length })
+    };
+    let compressors: Vec<_> = settings.compressors.iter().filter_map(compressor).collect();
+    let types = settings.types.clone();
+    (!compressors.is_empty()).then_some(Compression { types, compressors })
 }
 
 /// Returns the stores of caches: those of the previous configuration, with their entries, if their
@@ -391,5 +406,30 @@ fn mime_types(config: &Config) -> MimeTypes {
     match &http.default_type {
         Some(media_type) => types.with_default(media_type),
         None => types,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_encoding_of_the_document_is_offered_unless_compression_is_off() {
+        let compression = |settings: &str| {
+            let document = format!(r#"{{"settings": {{"http": {{"compression": {settings}}}}}}}"#);
+            super::compression(&config::parse(document.as_bytes()).unwrap())
+        };
+        let all = config::ENCODINGS.map(|name| format!(r#"{{"encoding": "{name}"}}"#)).join(", ");
+        let names = compression(&format!(r#"{{"compressors": [{all}]}}"#)).map(|compression| {
+            compression.compressors.iter().map(|one| one.encoding.name()).collect::<Vec<_>>()
+        });
+        assert_eq!(names.as_deref(), Some(&config::ENCODINGS[..]));
+        for off in [
+            r#"{"enabled": false, "compressors": {"encoding": "gzip"}}"#,
+            r#"{"enabled": false}"#,
+            r#"{"compressors": []}"#,
+        ] {
+            assert!(compression(off).is_none(), "{off}");
+        }
     }
 }
