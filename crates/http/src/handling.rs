@@ -1,12 +1,13 @@
-//! Facts about how a request was handled, for variables: its application or servers, the times, and
-//! the result of the cache.
+//! Facts about how a request was handled, for variables: who ran it, in which steps, and the result
+//! of the cache.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use howdah_template::Variable;
 use howdah_template::geo_database::GeoDatabase;
 
 /// Facts that the handlers of a request record.
@@ -14,8 +15,8 @@ use howdah_template::geo_database::GeoDatabase;
 pub struct Handling {
     /// Number of the request on its connection, from 1.
     pub ordinal: u64,
-    script: RefCell<Option<Arc<dyn Script>>>,
-    attempts: RefCell<Vec<Rc<ServerAttempt>>>,
+    runner: RefCell<Option<Runner>>,
+    steps: RefCell<Vec<Rc<dyn Facts>>>,
     cache_status: Cell<Option<&'static str>>,
     unread_database: RefCell<Option<Arc<GeoDatabase>>>,
     listener: RefCell<Option<Arc<str>>>,
@@ -23,25 +24,28 @@ pub struct Handling {
     is_client_unknown: Cell<bool>,
 }
 
-/// A request that an application runs.
-pub trait Script: fmt::Debug {
-    /// Returns the name of the application.
-    fn application(&self) -> &str;
-
-    /// Returns the time in the queue and the run time; `None` if they are not known, or not yet.
-    fn times(&self) -> Option<(Duration, Duration)>;
+/// The party that runs a request.
+#[derive(Debug, Clone)]
+struct Runner {
+    name: Arc<str>,
+    facts: Option<Arc<dyn Facts>>,
 }
 
-/// A request that was passed to a server.
-#[derive(Debug)]
-pub struct ServerAttempt {
-    /// Address of the server, as in the configuration.
-    pub address: String,
-    started_at: Instant,
-    status: Cell<Option<u16>>,
-    connected: Cell<Option<Duration>>,
-    head: Cell<Option<Duration>>,
-    ended: Cell<Option<Duration>>,
+/// Facts of a handler about a request, for variables.
+pub trait Facts: fmt::Debug {
+    /// Returns the value of a variable; `None` if these facts have none, or not yet.
+    fn value(&self, variable: &Variable) -> Option<Fact<'_>>;
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A number.
+    Number(u64),
+    /// A time, which is written in seconds.
+    Time(Duration),
 }
 
 impl Handling {
@@ -50,14 +54,34 @@ impl Handling {
         Handling { ordinal, ..Handling::default() }
     }
 
-    /// Records the application that gets the request.
-    pub fn set_script(&self, script: Arc<dyn Script>) {
-        self.script.replace(Some(script));
+    /// Records the party that runs the request, with its facts. Memory for the request and its
+    /// response counts for the name.
+    pub fn set_runner(&self, name: Arc<str>, facts: Option<Arc<dyn Facts>>) {
+        self.runner.replace(Some(Runner { name, facts }));
     }
 
-    /// Records a server that gets the request.
-    pub fn add_attempt(&self, attempt: Rc<ServerAttempt>) {
-        self.attempts.borrow_mut().push(attempt);
+    /// Returns the name of the party that runs the request, if any.
+    pub fn runner(&self) -> Option<Arc<str>> {
+        self.runner.borrow().as_ref().map(|runner| Arc::clone(&runner.name))
+    }
+
+    /// Calls `read` with the value that the facts of the runner have for a variable, if any.
+    pub fn fact_of_runner<T>(
+        &self,
+        variable: &Variable,
+        read: impl FnOnce(Fact<'_>) -> T,
+    ) -> Option<T> {
+        self.runner.borrow().as_ref()?.facts.as_ref()?.value(variable).map(read)
+    }
+
+    /// Records facts about one of the steps of the handling.
+    pub fn add_step(&self, facts: Rc<dyn Facts>) {
+        self.steps.borrow_mut().push(facts);
+    }
+
+    /// Calls `read` with the facts about each step, in order.
+    pub fn for_each_step(&self, read: impl FnMut(&dyn Facts)) {
+        self.steps.borrow().iter().map(|facts| &**facts).for_each(read);
     }
 
     /// Records the result of the cache, in nginx's words; `None` if the request did not use the
@@ -110,69 +134,5 @@ impl Handling {
     /// Returns true if a trusted proxy has not told the client.
     pub fn is_client_unknown(&self) -> bool {
         self.is_client_unknown.get()
-    }
-
-    /// Calls `read` with the application that got the request, if any.
-    pub fn script<T>(&self, read: impl FnOnce(&dyn Script) -> T) -> Option<T> {
-        self.script.borrow().as_deref().map(read)
-    }
-
-    /// Calls `read` with each server that got the request, in order.
-    pub fn for_each_attempt(&self, read: impl FnMut(&ServerAttempt)) {
-        self.attempts.borrow().iter().map(|attempt| &**attempt).for_each(read);
-    }
-}
-
-impl ServerAttempt {
-    /// Starts an attempt.
-    pub fn new(address: String) -> Self {
-        ServerAttempt {
-            address,
-            started_at: Instant::now(),
-            status: Cell::default(),
-            connected: Cell::default(),
-            head: Cell::default(),
-            ended: Cell::default(),
-        }
-    }
-
-    /// Notes that there is a connection, new or idle.
-    pub fn set_connected(&self) {
-        self.connected.set(Some(self.started_at.elapsed()));
-    }
-
-    /// Notes that the head of the response is complete.
-    pub fn set_head(&self) {
-        self.head.set(Some(self.started_at.elapsed()));
-    }
-
-    /// Sets the status of the response, or the one that stands for the failure.
-    pub fn set_status(&self, status: u16) {
-        self.status.set(Some(status));
-    }
-
-    /// Notes that the response is complete, or that the attempt has failed. The last call counts.
-    pub fn set_ended(&self) {
-        self.ended.set(Some(self.started_at.elapsed()));
-    }
-
-    /// Returns the status of the response, or the one that stands for the failure.
-    pub fn status(&self) -> Option<u16> {
-        self.status.get()
-    }
-
-    /// Returns the time until there was a connection.
-    pub fn connect_time(&self) -> Option<Duration> {
-        self.connected.get()
-    }
-
-    /// Returns the time until the head of the response was complete.
-    pub fn head_time(&self) -> Option<Duration> {
-        self.head.get()
-    }
-
-    /// Returns the time until the response was complete or the attempt failed.
-    pub fn response_time(&self) -> Option<Duration> {
-        self.ended.get()
     }
 }

@@ -15,7 +15,7 @@ mod shown;
 pub use encoding::Encoding;
 pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{
-    ConnectionInfo, ErrorOrigin, Request, RequestCount, ScriptAdditions, ShownAddress, Version,
+    Additions, ConnectionInfo, ErrorOrigin, Request, RequestCount, ShownAddress, Version,
 };
 pub use response::{
     CompressedCopies, ConnectionFields, FileFacts, Response, ResponseExtras, Trailer,

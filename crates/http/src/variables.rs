@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_sys::clock;
 use howdah_template::php_name::is_known_as;
-use howdah_template::{SslVariable, Template, UpstreamVariable, Variable};
+use howdah_template::{SslVariable, Template, Variable};
 use howdah_text::{date, percent};
 
-use crate::handling::{Handling, Script};
+use crate::handling::{Fact, Handling};
 use crate::handshake::{ClientCertificate, Handshake};
 use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress, ShownRequestId,
@@ -81,10 +81,7 @@ impl<'a> VariableSource<'a> {
     fn append(&self, variable: &Variable, out: &mut Vec<u8>) -> Option<bool> {
         let connection = self.connection;
         Some(match variable {
-            Variable::Application => {
-                let name = |script: &dyn Script| text(out, script.application().as_bytes());
-                self.request?.handling.script(name)?
-            }
+            Variable::Application => text(out, self.request?.handling.runner()?.as_bytes()),
             Variable::Argument(name) => {
                 let value = query::argument(&self.request?.query, name.as_bytes())?;
                 out.extend(percent::decoded_form(value));
@@ -125,8 +122,9 @@ impl<'a> VariableSource<'a> {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 seconds(now, out)
             }
-            Variable::PhpTime => seconds(self.times()?.1, out),
-            Variable::QueueTime => seconds(self.times()?.0, out),
+            Variable::PhpTime | Variable::QueueTime => {
+                self.request?.handling.fact_of_runner(variable, |value| fact(value, out))?
+            }
             Variable::RemoteAddress => {
                 put(out, format_args!("{}", ShownAddress(connection.peer.map(|peer| peer.ip()))))
             }
@@ -160,16 +158,9 @@ impl<'a> VariableSource<'a> {
             Variable::Status => put(out, format_args!("{:03}", self.answer?.status)),
             Variable::TimeIso => local_time(out, clock::iso_date, &ISO_TIME),
             Variable::TimeLocal => local_time(out, clock::log_date, &LOG_TIME),
-            Variable::Upstream(variable) => {
-                upstream_variable(*variable, &self.request?.handling, out)
-            }
+            Variable::Upstream(_) => facts_of_steps(variable, &self.request?.handling, out),
             Variable::Uri => text(out, &self.request?.path),
         })
-    }
-
-    /// Returns the time in the queue and the run time of the application.
-    fn times(&self) -> Option<(Duration, Duration)> {
-        self.request?.handling.script(|script| script.times()).flatten()
     }
 
     fn fragment(&self, request: &'a Request) -> &'a [u8] {
@@ -196,29 +187,24 @@ impl<'a> VariableSource<'a> {
     }
 }
 
-/// Appends a fact about each server that got the request. Returns false if there is none.
-fn upstream_variable(variable: UpstreamVariable, handling: &Handling, out: &mut Vec<u8>) -> bool {
+/// Appends the value that each step has. Returns false if there are no steps.
+fn facts_of_steps(variable: &Variable, handling: &Handling, out: &mut Vec<u8>) -> bool {
     let mut is_first = true;
-    handling.for_each_attempt(|attempt| {
+    handling.for_each_step(|step| {
         if !std::mem::replace(&mut is_first, false) {
             text(out, b", ");
         }
-        let time =
-            |time: Option<Duration>, out: &mut Vec<u8>| time.is_some_and(|time| seconds(time, out));
-        let is_known = match variable {
-            UpstreamVariable::Address => text(out, attempt.address.as_bytes()),
-            UpstreamVariable::ConnectTime => time(attempt.connect_time(), out),
-            UpstreamVariable::HeaderTime => time(attempt.head_time(), out),
-            UpstreamVariable::ResponseTime => time(attempt.response_time(), out),
-            UpstreamVariable::Status => {
-                attempt.status().is_some_and(|status| number(out, status.into()))
-            }
-        };
-        if !is_known {
-            text(out, b"-");
-        }
+        fact(step.value(variable).unwrap_or(Fact::Text("-")), out);
     });
     !is_first
+}
+
+fn fact(value: Fact<'_>, out: &mut Vec<u8>) -> bool {
+    match value {
+        Fact::Text(value) => text(out, value.as_bytes()),
+        Fact::Number(value) => number(out, value),
+        Fact::Time(value) => seconds(value, out),
+    }
 }
 
 fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8>) -> bool {

@@ -81,7 +81,8 @@ pub async fn run(
     };
     context.length = body.len();
     let context = Arc::new(context);
-    exchange.request.handling.set_script(Arc::<RequestContext>::clone(&context));
+    let facts = Arc::<RequestContext>::clone(&context);
+    exchange.request.handling.set_runner(Arc::clone(&application.name), Some(facts));
     let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
         Ok(encoded) => encoded,
         Err(error) => {

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use howdah_http::handling;
+use howdah_config::Variable;
+use howdah_http::handling::{Fact, Facts};
 use howdah_http::message::{ShownRequestId, shown_target};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
@@ -78,14 +79,15 @@ impl RequestContext {
     }
 }
 
-impl handling::Script for RequestContext {
-    fn application(&self) -> &str {
-        &self.application
-    }
-
-    fn times(&self) -> Option<(Duration, Duration)> {
-        let Times { waited, ran } = *self.times.get()?;
-        Some((Duration::from_micros(waited), Duration::from_micros(ran)))
+impl Facts for RequestContext {
+    fn value(&self, variable: &Variable) -> Option<Fact<'_>> {
+        let times = self.times.get()?;
+        let time = match variable {
+            Variable::QueueTime => times.waited,
+            Variable::PhpTime => times.ran,
+            _ => return None,
+        };
+        Some(Fact::Time(Duration::from_micros(time)))
     }
 }
 

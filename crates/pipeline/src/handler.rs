@@ -189,8 +189,8 @@ fn logs(snapshot: &Snapshot, effects: &Effects<'_>, request: &Request) -> Option
     let of_application = if effects.has_own_log || snapshot.application_logs.is_empty() {
         None
     } else {
-        let of = |name: &str| snapshot.application_logs.get(name).cloned();
-        request.handling.script(|script| of(script.application())).flatten()
+        let runner = request.handling.runner();
+        runner.and_then(|name| snapshot.application_logs.get(&*name).cloned())
     };
     of_application.or_else(|| effects.access_log.cloned())
 }

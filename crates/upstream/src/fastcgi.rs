@@ -74,7 +74,7 @@ pub async fn run(
     if is_missing(thread, application, script) {
         return refuse(RequestError::NotFound);
     }
-    exchange.request.handling.set_script(Arc::<FastCgiApplication>::clone(application));
+    exchange.request.handling.set_runner(Arc::clone(&application.name), None);
     let owner = (application, &*application.log_limit);
     // The server gets the length in the parameters.
     let is_streamed =

@@ -9,6 +9,7 @@
 //! - [`transfer`]: bodies, timeouts and buffers on a connection.
 #![forbid(unsafe_code)]
 
+mod attempt_facts;
 pub mod connections;
 pub mod failure;
 pub mod fastcgi;

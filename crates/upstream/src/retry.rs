@@ -25,7 +25,6 @@ use bytes::Bytes;
 use howdah_config::{Retry, ServerOptions};
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
-use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::message::ShownRequestId;
 use howdah_http::request_body::CollectError;
@@ -33,6 +32,7 @@ use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 use howdah_sys::plain::Plain;
 
+use crate::attempt_facts::AttemptFacts;
 use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::retry_policy::{BodyKind, RetryPolicy, is_failure};
@@ -166,16 +166,6 @@ pub struct Attempt<O> {
     target: Bytes,
 }
 
-/// Facts about an attempt. The end of the last copy is the end of the attempt.
-#[derive(Debug, Clone)]
-pub struct AttemptFacts(Rc<ServerAttempt>);
-
-impl Drop for AttemptFacts {
-    fn drop(&mut self) {
-        self.0.set_ended();
-    }
-}
-
 /// Failure of an attempt.
 struct AttemptError {
     failure: Failure,
@@ -256,7 +246,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
         };
         match failed {
             Ok(response) => {
-                attempt.facts.0.set_status(response.status);
+                attempt.facts.set_status(response.status);
                 let is_secure = exchange.request.connection.scheme() == "https";
                 return match affinity.sticky_cookie(upstream, &attempt.server, is_secure) {
                     Some(cookie) => response.with("Set-Cookie", cookie),
@@ -266,7 +256,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
             Err(AttemptError { failure, may_retry }) => {
                 attempt.log_failure(protocol, &failure);
                 error = RequestError::from(&failure);
-                attempt.facts.0.set_status(error.status());
+                attempt.facts.set_status(error.status());
                 if !may_retry || !round.has_try_left() || !upstream.retry_budget.withdraw() {
                     break;
                 }
@@ -397,12 +387,10 @@ impl<O: Clone + Owner> Attempt<O> {
         options: &Arc<ServerOptions>,
         exchange: &Exchange<'_>,
     ) -> Self {
-        let facts = Rc::new(ServerAttempt::new(server.address.to_string()));
-        exchange.request.handling.add_attempt(Rc::clone(&facts));
         Attempt {
             owner: owner.clone(),
             server: Arc::clone(server),
-            facts: AttemptFacts(facts),
+            facts: AttemptFacts::start(server.address.to_string(), &exchange.request.handling),
             options: Arc::clone(options),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
@@ -425,7 +413,7 @@ impl<O: Clone + Owner> Attempt<O> {
         let server = &*self.server;
         let mut request = protocol.encode(server).map_err(AttemptError::last)?;
         if let Some(connection) = protocol.take_idle(server, is_repeatable) {
-            self.facts.0.set_connected();
+            self.facts.set_connected();
             match protocol.send(self, connection, request).await {
                 Ok(answer) => return Ok((answer, active)),
                 // The server closed the idle connection at the same moment.
@@ -444,7 +432,7 @@ impl<O: Clone + Owner> Attempt<O> {
             self.count_failure(protocol, &failure, &active);
             AttemptError { may_retry: failure.is_by_server(), failure }
         })?;
-        self.facts.0.set_connected();
+        self.facts.set_connected();
         match protocol.send(self, connection, request).await {
             Ok(answer) => Ok((answer, active)),
             Err(error) => Err(self.failed(protocol, error, is_repeatable, &active)),
@@ -458,7 +446,7 @@ impl<O: Clone + Owner> Attempt<O> {
         answer: P::Answer,
         active: ActiveRequest,
     ) -> Result<Response, AttemptError> {
-        self.facts.0.set_head();
+        self.facts.set_head();
         if active.answered() {
             let message =
                 format_args!("\"{}\": {} gets requests again", self.owner, self.server.address);
@@ -484,8 +472,8 @@ impl<O: Clone + Owner> Attempt<O> {
 
     /// Ends an attempt whose response has a status after which another server is asked.
     fn refused<P: Protocol<Owner = O>>(&self, protocol: &P, status: u16, active: &ActiveRequest) {
-        self.facts.0.set_head();
-        self.facts.0.set_status(status);
+        self.facts.set_head();
+        self.facts.set_status(status);
         if is_failure(status) {
             self.pause(protocol, active);
         }

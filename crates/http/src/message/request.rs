@@ -47,31 +47,31 @@ pub struct Request {
     pub error: Option<ErrorOrigin>,
     /// Groups captured by regular expressions, of the last route step whose action uses them.
     pub captures: Captures,
-    /// Variables and settings that actions add for a script.
-    pub additions: Option<Box<ScriptAdditions>>,
+    /// Values that actions add for the party that runs the request.
+    pub additions: Option<Box<Additions>>,
     /// Facts that its handlers record, for variables.
     pub handling: Handling,
 }
 
-/// Variables and settings that actions add for a script.
+/// Values that actions add for the party that runs a request. The last of a name counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ScriptAdditions {
-    /// Variables, in place of those of CGI with the same name; without one if the value is empty.
+pub struct Additions {
+    /// Variables, in place of usual ones with the same name; without one if the value is empty.
     pub variables: Vec<(String, Vec<u8>)>,
-    /// Settings of PHP.
+    /// Settings.
     pub settings: Vec<(String, String)>,
 }
 
 impl Request {
     /// Returns the owner of the memory of the request and its response.
     pub fn owner(&self) -> Owner {
-        let application = self.handling.script(|script| Arc::from(script.application()));
-        Owner::new(self.known_client(), application.or_else(|| self.handling.site()))
+        let handling = &self.handling;
+        Owner::new(self.known_client(), handling.runner().or_else(|| handling.site()))
     }
 
-    /// Returns the same for a request of an application.
-    pub fn owner_in(&self, application: &Arc<str>) -> Owner {
-        Owner::new(self.known_client(), Some(Arc::clone(application)))
+    /// Returns the same for a request of this site.
+    pub fn owner_in(&self, site: &Arc<str>) -> Owner {
+        Owner::new(self.known_client(), Some(Arc::clone(site)))
     }
 
     fn known_client(&self) -> Option<IpAddr> {
@@ -88,14 +88,14 @@ impl Request {
     }
 }
 
-impl ScriptAdditions {
+impl Additions {
     /// Sets a variable.
     pub fn set_variable(&mut self, name: &str, value: Vec<u8>) {
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value));
     }
 
-    /// Sets a setting of PHP.
+    /// Sets a setting.
     pub fn set_setting(&mut self, name: &str, value: &str) {
         self.settings.retain(|(other, _)| other != name);
         self.settings.push((name.to_owned(), value.to_owned()));

@@ -1,11 +1,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_template::Template;
+use howdah_template::{Template, UpstreamVariable};
 
 use super::*;
 use crate::fixture::request;
-use crate::handling::ServerAttempt;
+use crate::handling::Facts;
 
 fn value(template: &str, source: &VariableSource<'_>) -> String {
     String::from_utf8(source.expand(&Template::parse(template).unwrap())).unwrap()
@@ -63,22 +63,35 @@ fn facts_about_the_connection_and_the_machine_have_their_values() {
     assert!(time.len() == 25 && time.as_bytes()[10] == b'T', "{time}");
 }
 
-#[test]
-fn each_server_that_got_a_request_has_its_place_in_a_list() {
-    let request = request("/", &[]);
-    for (address, status) in [("10.0.0.1:80", Some(502)), ("unix:/run/a", None)] {
-        let attempt = Rc::new(ServerAttempt::new(address.to_owned()));
-        if let Some(status) = status {
-            attempt.set_status(status);
-            attempt.set_ended();
+/// Facts that have this value for `$php_time`, and for `$upstream_status` the number.
+#[derive(Debug)]
+struct Known(Fact<'static>);
+
+impl Facts for Known {
+    fn value(&self, variable: &Variable) -> Option<Fact<'_>> {
+        match (variable, self.0) {
+            (Variable::PhpTime, value) => Some(value),
+            (Variable::Upstream(UpstreamVariable::Status), Fact::Number(_)) => Some(self.0),
+            _ => None,
         }
-        request.handling.add_attempt(attempt);
     }
+}
+
+#[test]
+fn facts_of_handlers_have_their_values() {
+    let request = request("/", &[]);
     let source = VariableSource::of(&request, Instant::now());
-    assert_eq!(value("$upstream_addr", &source), "10.0.0.1:80, unix:/run/a");
-    assert_eq!(value("$upstream_status", &source), "502, -");
-    assert!(value("$upstream_response_time", &source).ends_with(", -"));
-    assert_eq!(value("$upstream_connect_time$upstream_header_time", &source), "-, --, -");
+    let time = Fact::Time(Duration::from_micros(1_234_567));
+    request.handling.add_step(Rc::new(Known(Fact::Number(502))));
+    request.handling.add_step(Rc::new(Known(time)));
+    assert_eq!(value("$upstream_status $upstream_addr", &source), "502, - -, -");
+    let blog: Arc<str> = "blog".into();
+    request.handling.set_runner(Arc::clone(&blog), None);
+    assert_eq!(value("$application$php_time", &source), "blog");
+    for (fact, written) in [(time, "1.234"), (Fact::Number(7), "7"), (Fact::Text("x"), "x")] {
+        request.handling.set_runner(Arc::clone(&blog), Some(Arc::new(Known(fact))));
+        assert_eq!(value("$php_time$queue_time", &source), written);
+    }
     request.handling.set_cache_status(Some("EXPIRED"));
     assert_eq!(value("$upstream_cache_status", &source), "EXPIRED");
 }

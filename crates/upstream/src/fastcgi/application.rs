@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use howdah_cgi::target::{Script, Targets};
 use howdah_config::{self as config, ScriptExtensions, Template, Timeouts};
-use howdah_http::handling;
 
 use super::connection_limit::ConnectionLimit;
 use crate::log_limit::LogLimit;
@@ -96,16 +94,5 @@ impl FastCgiApplication {
 impl fmt::Display for FastCgiApplication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.config.name)
-    }
-}
-
-impl handling::Script for FastCgiApplication {
-    fn application(&self) -> &str {
-        &self.name
-    }
-
-    /// The server measures no times; those of the attempts are known.
-    fn times(&self) -> Option<(Duration, Duration)> {
-        None
     }
 }
