@@ -487,7 +487,7 @@ fn not_served(served: &RouterPath) -> Option<String> {
         return Some(format!("{path}: {file} cannot be used by the user \"{user}\": {error}\n"));
     }
     let link = match symlinks {
-        Symlinks::OwnerMatch => howdah_files::refused_link(file, *is_directory)?,
+        Symlinks::OwnerMatch => howdah_sys::links::refused_link(file, *is_directory)?,
         Symlinks::All | Symlinks::None => return None,
     };
     Some(format!("{path}: {}\n", link.with_advice()))

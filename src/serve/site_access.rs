@@ -53,7 +53,7 @@ pub fn unreadable_front(config: &Config, user: &Credentials) -> Vec<String> {
 /// error names the link and the remedy.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {
     let served = config.action_paths();
-    let link = served.iter().find_map(|s| howdah_files::refused_link(&s.file, s.is_directory));
+    let link = served.iter().find_map(|s| howdah_sys::links::refused_link(&s.file, s.is_directory));
     link.map_or(Ok(()), |link| {
         let directory = directory.display();
         Err(format!("cannot serve {directory}: {link}; name the directory itself"))

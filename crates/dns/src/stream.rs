@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use howdah_config::Address;
-use howdah_files::SocketHandle;
+use howdah_sys::socket_handle::SocketHandle;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpStream, UnixStream};

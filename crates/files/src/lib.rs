@@ -8,8 +8,8 @@
 //!    (`cache`).
 //! 3. Otherwise the location is classified (`classify`): a script (byte-exact `.php`, also in front
 //!    of more path segments), then the media types allowed (`mime`), then names that are never sent
-//!    (`hidden`), then the file or the directory's index (`resolve`; `links` if the path has
-//!    symbolic links).
+//!    (`hidden`), then the file or the directory's index (`resolve`; `howdah_sys::links` if
+//!    the path has symbolic links).
 //! 4. A regular file becomes a resource with its precompressed siblings, their response fields and
 //!    small bodies (`load`); unchanged parts of the last load are reused.
 //!
@@ -31,7 +31,6 @@ mod denial;
 mod etag;
 pub mod hidden;
 mod inspect;
-mod links;
 pub mod listing;
 mod load;
 pub mod mime;
@@ -40,7 +39,6 @@ mod reason;
 mod reply;
 mod resolve;
 mod share;
-mod socket;
 mod watch;
 
 use std::cell::{Cell, RefCell};
@@ -61,13 +59,11 @@ use self::load::{Loader, Resource};
 
 pub use self::denial::DenialLog;
 pub use self::inspect::{FileKind, Inspected};
-pub use self::links::{RefusedLink, refused_link};
 pub use self::outcome::{FoundFile, ScriptPath, ServeOutcome};
 pub use self::reason::NotServedReason;
 pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{FileLocation, Options, Share};
-pub use self::socket::SocketHandle;
 pub use self::watch::{Watched, WatchedEntry, WatchedView};
 
 /// Time for which a cached result is used without a system call.

@@ -36,13 +36,13 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_config::Symlinks;
+use howdah_sys::links::{self, RefusedLink, Route, WalkError, open_resolved};
 use howdah_sys::permission::Wanted;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::denial::{Denial, Problem};
 use super::hidden;
-use super::links::{self, RefusedLink, Route, WalkError};
 use super::reason::NotServedReason;
 use super::share::{FileLocation, Options, Share};
 
@@ -216,7 +216,8 @@ impl Opener {
         }
         for _ in 0..MAX_WALK_ATTEMPTS {
             let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
-                WalkError::Reason(reason) => OpenError::from(reason),
+                WalkError::System(error) => OpenError::from(error),
+                WalkError::Absent => NotServedReason::Forbidden.into(),
                 WalkError::Denied => OpenError::Concealed,
                 WalkError::Loop => OpenError::Loop,
                 WalkError::Link(link) => {
@@ -224,8 +225,9 @@ impl Opener {
                     NotServedReason::Forbidden.into()
                 }
             })?;
-            let is_read = lookup.access == Access::Read && resolved.is_regular;
-            if resolved.is_hidden || is_read && lookup.is_source(&resolved.name) {
+            let is_read = lookup.access == Access::Read && resolved.is_regular();
+            let is_hidden = resolved.names_of_links().any(hidden::is_hidden_segment);
+            if is_hidden || is_read && lookup.is_source(resolved.name()) {
                 return Err(NotServedReason::NotFound.into());
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
@@ -309,8 +311,8 @@ impl Lookup<'_> {
     fn route(&self) -> Route<'_> {
         let (root, path) = self.name.split_at_checked(self.root_len).unwrap_or((self.name, b""));
         let is_absolute = self.name.starts_with(b"/");
-        let (rule, chroot) = (self.symlinks, self.chroot);
-        Route { rule, chroot, is_absolute, root, path }
+        let (follows_all, chroot) = (self.symlinks == Symlinks::All, self.chroot);
+        Route { follows_all, chroot, is_absolute, root, path }
     }
 }
 
@@ -366,10 +368,6 @@ pub(super) fn wall_seconds(wall: SystemTime) -> i64 {
     i64::try_from(age.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Maximum number of `openat2` calls for a lookup. The kernel returns EAGAIN if names change during
-/// a restricted lookup.
-const MAX_OPEN_ATTEMPTS: usize = 64;
-
 /// Maximum number of walks for a lookup. A walk is repeated if the kernel then opens another file
 /// because links were changed in between.
 const MAX_WALK_ATTEMPTS: usize = 16;
@@ -377,24 +375,6 @@ const MAX_WALK_ATTEMPTS: usize = 16;
 /// Time in seconds after a change within which another change may not be visible in the file's
 /// state.
 const SETTLING_SECONDS: u64 = 2;
-
-/// Opens a name under the kernel's path resolution restrictions.
-pub(super) fn open_resolved(
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-    flags: OFlags,
-    resolve: ResolveFlags,
-) -> Result<File, Errno> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
-            Ok(file) => return Ok(File::from(file)),
-            Err(Errno::AGAIN | Errno::INTR) if attempt < MAX_OPEN_ATTEMPTS => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
 
 /// Returns the rest of `name` below the directory `chroot`, compared segment by segment, and the
 /// number of bytes of it that belong to the first `root_len` bytes of the name. `None` if the name
@@ -425,14 +405,11 @@ fn within(chroot: &[u8], name: &[u8], root_len: usize) -> Option<(Vec<u8>, usize
 }
 
 impl From<Errno> for NotServedReason {
-    /// Maps errors as Unit does; names that a file system cannot store are not found either.
+    /// Maps errors as Unit does.
     fn from(error: Errno) -> Self {
         match error {
-            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV => {
-                NotServedReason::NotFound
-            }
-            Errno::INVAL | Errno::ILSEQ => NotServedReason::NotFound,
-            Errno::ACCESS | Errno::PERM => NotServedReason::Denied,
+            error if links::is_absent(error) => NotServedReason::NotFound,
+            error if links::is_denied(error) => NotServedReason::Denied,
             Errno::LOOP | Errno::XDEV => NotServedReason::Forbidden,
             other => NotServedReason::Failed(other),
         }

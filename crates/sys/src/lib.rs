@@ -12,6 +12,8 @@
 //! - [`directory`]: checking that a directory exists.
 //! - [`regular_file`]: opening and reading files that other users can replace by something that
 //!   blocks.
+//! - [`links`]: symbolic links of sites, and the files that they may lead to; [`socket_handle`]: unix
+//!   sockets behind such links.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups; [`permission`]: the obstacle that keeps a user from a file.
@@ -44,6 +46,7 @@ pub mod full_disk;
 pub mod futex;
 #[allow(unsafe_code)]
 pub mod handlers;
+pub mod links;
 pub mod log;
 pub mod log_rate;
 pub mod machine;
@@ -82,6 +85,7 @@ pub mod shared_copy;
 pub mod shm;
 #[allow(unsafe_code)]
 pub mod signals;
+pub mod socket_handle;
 #[allow(unsafe_code)]
 pub mod sockets;
 pub mod spin;

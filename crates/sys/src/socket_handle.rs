@@ -2,7 +2,7 @@
 //!
 //! The directory of a site's socket often belongs to a site, which can replace it by a link. The
 //! router may connect to the sockets of all sites, so a link must not select another one. Every
-//! link in the path is checked like one that leads out of a share (`links`): links of root are
+//! link in the path is checked like one that leads out of a share ([`links`]): links of root are
 //! followed, links of other users only to files that these may publish.
 
 use std::fs::File;
@@ -11,13 +11,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use howdah_config::Symlinks;
 use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::links::{self, Route, WalkError};
-use super::reason::NotServedReason;
-use super::resolve::open_resolved;
+use crate::links::{self, Route, WalkError, open_resolved};
 
 /// An `O_PATH` descriptor of a socket.
 #[derive(Debug)]
@@ -37,17 +34,20 @@ impl SocketHandle {
     }
 
     fn find_through_links(name: &[u8]) -> io::Result<SocketHandle> {
-        let (rule, is_absolute) = (Symlinks::OwnerMatch, name.starts_with(b"/"));
+        let is_absolute = name.starts_with(b"/");
         // The whole path is the root: every link is checked by its owner.
-        let route = Route { rule, chroot: None, is_absolute, root: name, path: b"" };
+        let route = Route { follows_all: false, chroot: None, is_absolute, root: name, path: b"" };
         match links::walk(&route) {
             Ok(resolved) => Ok(SocketHandle(resolved.into_file())),
             Err(WalkError::Link(link)) => {
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, link.socket_error()))
             }
-            Err(WalkError::Reason(NotServedReason::Failed(error))) => Err(error.into()),
-            Err(WalkError::Reason(NotServedReason::NotFound)) => Err(Errno::NOENT.into()),
-            Err(WalkError::Reason(_) | WalkError::Denied | WalkError::Loop) => {
+            Err(WalkError::System(error)) if links::is_absent(error) => Err(Errno::NOENT.into()),
+            Err(WalkError::System(Errno::LOOP | Errno::XDEV | Errno::PERM)) => {
+                Err(Errno::ACCESS.into())
+            }
+            Err(WalkError::System(error)) => Err(error.into()),
+            Err(WalkError::Absent | WalkError::Denied | WalkError::Loop) => {
                 Err(Errno::ACCESS.into())
             }
         }

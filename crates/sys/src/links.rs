@@ -1,11 +1,11 @@
-//! Symbolic links: resolves a path name by name and checks each link.
+//! Symbolic links of sites: resolves a path name by name and checks each link.
 //!
 //! The kernel follows links within one call and returns neither their owners nor their targets. A
 //! path with links is therefore walked here: each name is opened relative to its directory, never
 //! through a link, and the checks apply to the opened file. Renames during the walk have no effect
 //! on the result.
 //!
-//! The rule for [`Symlinks::OwnerMatch`]:
+//! The rule, unless all links are followed:
 //!
 //! 1. A link to a target inside the document root is followed, independent of its owner.
 //! 2. A link of root that leads out of the document root is followed: only the administrator can
@@ -17,29 +17,26 @@
 //! 4. Each link of a chain is checked against the end of the chain. Links in the path of the
 //!    document root itself are checked like those that lead out of it.
 //!
-//! The directories in the text of a link may belong to any user. Under [`Symlinks::All`] every link
-//! is followed. In both cases the result tells whether a name on the resolved path is one that is
-//! never sent.
+//! The directories in the text of a link may belong to any user. The result has the names on the
+//! resolved path that come from links, as some names are never sent.
 //!
 //! The module opens no file for reading: all descriptors are `O_PATH`.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use howdah_config::Symlinks;
-use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC};
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags};
 use rustix::io::Errno;
 
-use super::hidden;
-use super::reason::NotServedReason;
-
 /// A path to walk, and the rule for its links.
-pub(super) struct Route<'a> {
-    pub rule: Symlinks,
+pub struct Route<'a> {
+    /// Every link is followed, whatever its owner.
+    pub follows_all: bool,
     /// Directory that acts as `/` and cannot be left; `None` for the root directory (absolute path)
     /// or the working directory (relative path).
     pub chroot: Option<&'a File>,
@@ -51,24 +48,19 @@ pub(super) struct Route<'a> {
     pub path: &'a [u8],
 }
 
-/// Result of a walk.
-pub(super) struct Resolved {
-    /// Opened with `O_PATH`. While it is open, no other file can get its inode number.
-    file: File,
-    pub is_regular: bool,
-    /// A name on the resolved path below the document root starts with a dot. If the path leaves
-    /// the root, this covers the names below the last directory that both paths have in common.
-    pub is_hidden: bool,
-    /// Last name of the resolved path.
-    pub name: Vec<u8>,
-    id: Id,
-}
+/// Result of a walk. Its files are opened with `O_PATH`; while they are, no other file can get the
+/// inode number of the last one.
+pub struct Resolved(Walk);
 
 /// Reason why a walk fails.
-pub(super) enum WalkError {
-    Reason(NotServedReason),
+pub enum WalkError {
+    /// A call fails.
+    System(Errno),
     /// The system denies access behind a link out of the root; that is not told to clients.
     Denied,
+    /// There is no such file behind a link out of the root; that is not told to clients.
+    Absent,
+    /// A link is not followed.
     Link(RefusedLink),
     /// There are too many links.
     Loop,
@@ -86,12 +78,32 @@ pub struct RefusedLink {
 impl Resolved {
     /// Returns true if the walk ended at the file with this device and inode number.
     pub fn is_file(&self, device: u64, inode: u64) -> bool {
-        self.id == Id { device, inode }
+        self.0.current().id == Id { device, inode }
+    }
+
+    /// Returns true if the file is a regular one.
+    pub fn is_regular(&self) -> bool {
+        self.0.current().mode & S_IFMT == S_IFREG
+    }
+
+    /// Returns the last name of the resolved path.
+    pub fn name(&self) -> &[u8] {
+        &self.0.current().name
+    }
+
+    /// Returns the names on the resolved path below the document root that come from links. If the
+    /// path leaves the root, they are below the last directory that both paths have in common.
+    pub fn names_of_links(&self) -> impl Iterator<Item = &[u8]> {
+        let known = self.0.ids().enumerate().filter(|(_, id)| self.0.root.contains(id));
+        let first = known.last().map_or(0, |(index, _)| index);
+        let new = self.0.nodes.iter().skip(first).filter(|node| node.is_from_link);
+        new.map(|node| &*node.name)
     }
 
     /// Returns the `O_PATH` descriptor of the file.
     pub fn into_file(self) -> File {
-        self.file
+        let Walk { start, mut nodes, .. } = self.0;
+        nodes.pop().unwrap_or(start).file
     }
 }
 
@@ -105,7 +117,7 @@ impl RefusedLink {
     }
 
     /// Returns the message for a link in the path of an upstream's socket.
-    pub(super) fn socket_error(&self) -> String {
+    pub fn socket_error(&self) -> String {
         let RefusedLink { path, owner, target_owner } = self;
         format!(
             "the symbolic link {} of user {owner} leads to a target of user {target_owner}, and is \
@@ -127,15 +139,47 @@ impl fmt::Display for RefusedLink {
     }
 }
 
-impl From<NotServedReason> for WalkError {
-    fn from(reason: NotServedReason) -> Self {
-        WalkError::Reason(reason)
+impl From<Errno> for WalkError {
+    fn from(error: Errno) -> Self {
+        WalkError::System(error)
     }
 }
 
-impl From<Errno> for WalkError {
-    fn from(error: Errno) -> Self {
-        WalkError::Reason(error.into())
+/// Returns true for errors of names that lead to no file; also names that a file system cannot
+/// store.
+pub fn is_absent(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::NAMETOOLONG
+            | Errno::NXIO
+            | Errno::NODEV
+            | Errno::INVAL
+            | Errno::ILSEQ
+    )
+}
+
+/// Returns true for errors of missing permissions.
+pub fn is_denied(error: Errno) -> bool {
+    matches!(error, Errno::ACCESS | Errno::PERM)
+}
+
+/// Opens a name under the kernel's path resolution restrictions.
+pub fn open_resolved(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<File, Errno> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(File::from(file)),
+            Err(Errno::AGAIN | Errno::INTR) if attempt < MAX_OPEN_ATTEMPTS => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -143,26 +187,26 @@ impl From<Errno> for WalkError {
 /// by default; `None` for any other problem with the path.
 pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let file = file.as_os_str().as_bytes();
-    let root_len = if is_directory { file.len() } else { memchr::memrchr(b'/', file).unwrap_or(0) };
+    let directory = file.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let root_len = if is_directory { file.len() } else { directory };
     let (root, path) = file.split_at(root_len);
-    let rule = Symlinks::OwnerMatch;
     let is_absolute = file.starts_with(b"/");
-    match walk(&Route { rule, chroot: None, is_absolute, root, path }) {
+    match walk(&Route { follows_all: false, chroot: None, is_absolute, root, path }) {
         Err(WalkError::Link(link)) => Some(link),
-        Err(WalkError::Reason(_) | WalkError::Denied | WalkError::Loop) | Ok(_) => None,
+        _ => None,
     }
 }
 
 /// Walks a route to its end.
-pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, WalkError> {
+pub fn walk(route: &Route<'_>) -> Result<Resolved, WalkError> {
     let start = match route.chroot {
         Some(chroot) => chroot.try_clone().map_err(|error| {
-            WalkError::Reason(Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+            WalkError::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })?,
         None => open(CWD, if route.is_absolute { b"/" } else { b"." }, OFlags::DIRECTORY)?,
     };
     let mut walk = Walk {
-        rule: route.rule,
+        follows_all: route.follows_all,
         start: Node::new(start, Vec::new())?,
         is_top: route.chroot.is_some() || route.is_absolute,
         nodes: Vec::new(),
@@ -179,6 +223,10 @@ pub(super) fn walk(route: &Route<'_>) -> Result<Resolved, WalkError> {
     walk.finish()
 }
 
+/// Maximum number of `openat2` calls for a lookup. The kernel returns EAGAIN if names change during
+/// a restricted lookup.
+const MAX_OPEN_ATTEMPTS: usize = 64;
+
 /// Maximum number of symbolic links in a path (Linux: 40).
 const MAX_LINKS: usize = 40;
 
@@ -194,7 +242,7 @@ const MAX_NAMES: usize = 1000;
 const OVERFLOW_UID: u32 = 65_534;
 
 struct Walk {
-    rule: Symlinks,
+    follows_all: bool,
     start: Node,
     /// Absolute links lead to the start and `..` does not leave it.
     is_top: bool,
@@ -270,12 +318,7 @@ impl Walk {
                 Step::EndOfLink(link) => self.judge(link)?,
             }
         }
-        let known = self.ids().enumerate().filter(|(_, id)| self.root.contains(id));
-        let first = known.last().map_or(0, |(index, _)| index);
-        let mut new = self.nodes.iter().skip(first);
-        let is_hidden = new.any(|node| node.is_from_link && hidden::is_hidden_segment(&node.name));
-        let Node { file, name, id, mode, .. } = self.nodes.pop().unwrap_or(self.start);
-        Ok(Resolved { file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
+        Ok(Resolved(self))
     }
 
     /// Returns the current position.
@@ -304,7 +347,7 @@ impl Walk {
     }
 
     fn enter(&mut self, name: Vec<u8>) -> Result<(), WalkError> {
-        let node = self.open_node(name).map_err(|error| self.conceal(error.into()))?;
+        let node = self.open_node(name).map_err(|error| self.conceal(error))?;
         if node.mode & S_IFMT == S_IFLNK {
             return self.follow(node);
         }
@@ -338,7 +381,7 @@ impl Walk {
     /// Returns to the parent directory on the walked path.
     fn go_up(&mut self) -> Result<(), WalkError> {
         if self.current().mode & S_IFMT != S_IFDIR {
-            return Err(self.conceal(NotServedReason::NotFound));
+            return Err(self.conceal(Errno::NOTDIR));
         }
         if let Some(limit) = &mut self.limit
             && self.nodes.len() <= limit.depth
@@ -388,7 +431,7 @@ impl Walk {
     /// Checks a link against its target, which is the current position.
     fn judge(&mut self, link: Link) -> Result<(), WalkError> {
         self.unfinished_links = self.unfinished_links.saturating_sub(1);
-        if self.rule == Symlinks::All {
+        if self.follows_all {
             return Ok(());
         }
         if self.is_inside() {
@@ -436,16 +479,13 @@ impl Walk {
 
     /// Replaces "not found" and "denied" behind a link out of the root by "forbidden", the result
     /// for existing files: the owner of the link must not learn which files other users have.
-    fn conceal(&self, reason: NotServedReason) -> WalkError {
+    fn conceal(&self, error: Errno) -> WalkError {
         let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
-        let conceals = matches!(reason, NotServedReason::NotFound | NotServedReason::Denied)
-            && self.rule == Symlinks::OwnerMatch
-            && self.steps.iter().any(is_owned)
-            && !self.is_inside();
-        match reason {
-            NotServedReason::Denied if conceals => WalkError::Denied,
-            _ if conceals => WalkError::Reason(NotServedReason::Forbidden),
-            _ => WalkError::Reason(reason),
+        let conceals = !self.follows_all && self.steps.iter().any(is_owned) && !self.is_inside();
+        match error {
+            error if conceals && is_denied(error) => WalkError::Denied,
+            error if conceals && is_absent(error) => WalkError::Absent,
+            error => WalkError::System(error),
         }
     }
 }
