@@ -243,3 +243,63 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static INNER: Shape =
+        Shape { name: "inner", parts: &[&[Key::new("a", Kind::Recursive("outer"), "")]] };
+    static OTHER: Shape = Shape { name: "other", parts: &[&[Key::switch("a", true, "")], &[]] };
+    static OUTER: Shape = Shape {
+        name: "outer",
+        parts: &[
+            &[
+                Key::new("one", Kind::Named(&Kind::Object(&INNER)), ""),
+                Key::new("many", Kind::OneOrMany(&Kind::Object(&INNER)), ""),
+            ],
+            &[
+                Key::new("any", Kind::Either(&[Kind::Off, Kind::Array(&Kind::Object(&OTHER))]), ""),
+                Key::new("one", Kind::Text, "Only the first row of a name counts"),
+            ],
+        ],
+    };
+
+    #[test]
+    fn a_type_has_the_range_of_its_integers() {
+        let range = |kind| Key::new("key", kind, "").range();
+        assert_eq!(range(Kind::Integer(1, 2)), 1..=2);
+        assert_eq!(range(Kind::Seconds(1)), 1..=2_147_483);
+        assert_eq!(range(Kind::Bytes(5)), 5..=i64::MAX);
+        assert_eq!(range(Kind::OneOrMany(&Kind::Integer(3, 4))), 3..=4);
+        assert_eq!(range(Kind::Either(&[Kind::Off, Kind::Integer(5, 6)])), 5..=6);
+        assert_eq!(range(Kind::Text), i64::MIN..=i64::MAX);
+    }
+
+    #[test]
+    fn a_row_has_the_properties_that_it_was_made_with() {
+        let key = Key::new("key", Kind::Text, "about");
+        assert_eq!((key.presence, key.inheritance), (Presence::Optional, Inheritance::Own));
+        assert!(key.beside.is_none() && !key.is_of_unit && key.default.is_empty());
+        let defaults = [true, false].map(|default| Key::switch("key", default, "").default);
+        assert_eq!(defaults, ["true", "false"]);
+        assert!(key.unavailable().is_of_unit && key.unit().is_of_unit);
+        let presences = [key.required(), key.kind(), key.replaced(), key.internal()];
+        assert_eq!(
+            presences.map(|key| key.presence),
+            [Presence::Required, Presence::Kind, Presence::Replaced, Presence::Internal]
+        );
+        assert_eq!(key.inherited().inheritance, Inheritance::Inherited);
+        assert_eq!(key.adds_up().inheritance, Inheritance::AddsUp);
+        assert_eq!(key.beside("other").beside, Some("other"));
+    }
+
+    #[test]
+    fn the_objects_in_an_object_are_found_once() {
+        let names: Vec<_> = OUTER.all().iter().map(|shape| shape.name).collect();
+        assert_eq!(names, ["outer", "inner", "other"]);
+        assert_eq!(OUTER.keys().count(), 4);
+        assert!(OUTER.key("one").is_some_and(|key| matches!(key.kind, Kind::Named(_))));
+        assert!(OUTER.key("two").is_none());
+    }
+}

@@ -516,15 +516,4 @@ impl fmt::Display for Path<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use crate::Config;
-
-    #[test]
-    fn a_path_percent_encodes_what_would_end_a_step_or_a_line() {
-        let document = json!({"applications": {"a/%\n\u{7f}\u{85}é": {"type": "x"}}});
-        let error = Config::from_value(document).expect_err("there is no such type");
-        assert_eq!(error.path(), "/applications/a%2F%25%0A%7F%C2%85é/type");
-    }
-}
+mod tests;
