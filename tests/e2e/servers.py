@@ -83,18 +83,20 @@ class Fpm:
 
 
 class Howdah:
-    """Howdah over a directory, with no configuration or with a document of its own."""
+    """Howdah over a directory: with no configuration, with a document of its own, or as a site."""
 
     title = "Howdah"
 
-    def __init__(self, program, directory, root, configuration=None, controlled=False):
-        """`configuration` makes the document from the address to listen on."""
+    def __init__(self, program, directory, root, configuration=None, controlled=False, site=None):
+        """`configuration` makes the document from the address to listen on. `site` has keys of a site of the root."""
         self.program = program
         self.port = free_port()
         directory.mkdir()
         address = f"127.0.0.1:{self.port}"
         owner = machine.plain_user()
         command = [program, "serve"]
+        if site is not None:
+            configuration = self.with_site(directory, root, site)
         if configuration:
             document = directory / "howdah.json"
             document.write_text(json.dumps(configuration(address), indent=4))
@@ -108,6 +110,15 @@ class Howdah:
             command += ["--control", f"unix:{self.socket}"]
         self.process = Process("howdah", command, directory / "log")
         self.process.wait_for_http(self.port)
+
+    @staticmethod
+    def with_site(directory, root, keys):
+        """Writes the file of a site for all hosts, and returns what makes the document that reads it."""
+        (directory / "sites").mkdir(mode=0o755)
+        site = directory / "sites" / "site.json"
+        site.write_text(json.dumps({"hosts": "*", "root": str(root), **keys}, indent=4))
+        site.chmod(0o644)
+        return lambda address: {"sites": "sites/*.json", "defaults": {"listen": address}}
 
     def stop(self):
         """Ends it."""

@@ -79,6 +79,8 @@ class Session:
     def under_test(self, name, root, configuration=None, extra=""):
         """Starts the server under test over a directory."""
         directory = self.directory / name / "tested"
+        if self.howdah and self.options.sites:
+            return self.own(servers.Howdah(self.howdah, directory, root, site={}))
         if self.howdah:
             return self.own(servers.Howdah(self.howdah, directory, root, configuration))
         return self.own(servers.Apache(directory, root, extra))
