@@ -123,6 +123,7 @@ test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
 	tests/migration/run --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
+	tests/hestia_test.py --howdah $(DEBUG)
 
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
