@@ -199,13 +199,13 @@ class Tests:
             assert "howdah (process" in done.stdout + done.stderr, done.stdout + done.stderr
             self.with_site(host)
 
-    def test_a_site_is_served_by_a_unit_of_its_own(self):
+    def test_a_server_of_its_own_has_a_unit(self):
         with self.machine() as host:
             install(host, self.packages)
             host.path("/srv/blog").mkdir(parents=True)
             host.path("/srv/blog/index.php").write_text("<?php echo 'PHP ', PHP_VERSION;")
             host.run("howdah serve /srv/blog --listen 127.0.0.1:8081 --print-config "
-                     ">/etc/howdah/sites/blog.json && systemctl enable --now howdah@blog")
+                     ">/etc/howdah/servers/blog.json && systemctl enable --now howdah@blog")
             assert get(host, "/", 8081)[1].startswith("PHP ")
             host.run("apt-get remove --yes howdah")
             assert host.run("systemctl is-active howdah@blog", check=False).stdout.strip() == "inactive"
@@ -218,7 +218,7 @@ class Tests:
                      "apt-get install --yes --no-install-recommends " + " ".join(wordpress(self.arguments)))
             host.run(WORDPRESS)
             measured("howdah serve --print-config", host.run,
-                     "howdah serve /srv/blog --listen '*:8080' --print-config >/etc/howdah/sites/blog.json")
+                     "howdah serve /srv/blog --listen '*:8080' --print-config >/etc/howdah/servers/blog.json")
             measured("systemctl enable --now howdah@blog", host.run, "systemctl enable --now howdah@blog")
             status, body = measured("the first page", get, host, "/wp-admin/install.php", 8080)
             assert status == 200 and "weblog_title" in body, (status, body[:2000])
@@ -240,7 +240,7 @@ class Tests:
             self.with_site(host)
             # A dash stands for a slash in systemd's names of units; here it is a dash.
             host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
-                     ">/etc/howdah/sites/my-blog.json && systemctl start howdah@my-blog")
+                     ">/etc/howdah/servers/my-blog.json && systemctl start howdah@my-blog")
             before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
             load = Load(host)
             time.sleep(1)
@@ -292,7 +292,7 @@ class Tests:
             install(host, self.packages)
             self.with_site(host)
             host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
-                     ">/etc/howdah/sites/my-blog.json && systemctl enable --now howdah@my-blog")
+                     ">/etc/howdah/servers/my-blog.json && systemctl enable --now howdah@my-blog")
             host.run("systemctl disable howdah && apt-get remove --yes 'howdah*'")
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
             try:
@@ -305,7 +305,7 @@ class Tests:
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
             host.run("systemctl start howdah")
             assert get(host, "/index.php")[1].startswith("PHP ")
-            # A unit of a site was enabled before, and is started again.
+            # The unit of another server was enabled before, and is started again.
             assert get(host, "/index.php", 8081)[1].startswith("PHP ")
 
     def test_a_stop_after_an_upgrade_lets_requests_finish(self):
@@ -455,7 +455,7 @@ class Tests:
             get(host, "/index.php")
             host.run("touch /var/log/howdah/access.log /var/lib/howdah/x")
             host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
-                     ">/etc/howdah/sites/blog.json && systemctl enable --now howdah@blog")
+                     ">/etc/howdah/servers/blog.json && systemctl enable --now howdah@blog")
             host.run("apt-get purge --yes 'howdah*'")
             found = host.run("find / -xdev -name '*howdah*' -not -path '/proc/*' -not -path '/tmp/*' "
                              "-not -path '/sys/*' 2>/dev/null || true; find /run -name '*howdah*'").stdout.split()

@@ -215,7 +215,7 @@ fn systemd_starts_reloads_restarts_and_stops_the_server_without_a_refused_connec
     open_to_all(&machine.path("/var/www/blog"), 0o755);
     let [address, other, activated] = [(); 3].map(|()| free_address());
     machine.write("/etc/howdah/howdah.json", document(address));
-    machine.write("/etc/howdah/sites/blog.json", document(other));
+    machine.write("/etc/howdah/servers/blog.json", document(other));
     machine.systemctl(&["daemon-reload"]);
 
     // The start is over when the server serves.
@@ -284,7 +284,7 @@ fn systemd_starts_reloads_restarts_and_stops_the_server_without_a_refused_connec
     let journal = machine.run(&["journalctl", "-u", "howdah", "-p", "notice", "--no-pager"]);
     assert!(text(&journal).contains("started: howdah"), "{}", text(&journal));
 
-    // A unit for each site, found by the commands.
+    // A server with a unit of its own, found by the commands.
     machine.systemctl(&["start", "howdah@blog"]);
     get(other).unwrap();
     machine.systemctl(&["stop", "howdah"]);

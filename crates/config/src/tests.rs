@@ -405,7 +405,7 @@ proptest! {
 
 #[test]
 fn every_example_of_the_documentation_is_a_valid_document() {
-    let pages = pages(&["hosting.md"]);
+    let pages = pages(&["hosting.md", "sites.md", "panels.md"]);
     let mut examples = 0;
     for block in pages.iter().flat_map(|page| page.split("```json\n").skip(1)) {
         let (example, _) = block.split_once("```").expect("a closed block");
