@@ -74,24 +74,26 @@ class Load:
         return int(count), [failure for failure in failures if failure]
 
 
-# Sends one request in the network of the machine: address, port, target, and the body of a form, if there is one.
+# Sends one request in the network of the machine: address, port, target, name of the host, and the body of a form, if
+# there is one.
 REQUEST = r'''
 import http.client, sys
-address, port, target, *form = sys.argv[1:]
+address, port, target, name, *form = sys.argv[1:]
+host = {"Host": name} if name else {}
 connection = http.client.HTTPConnection(address, int(port), timeout=60)
 if form:
-    connection.request("POST", target, form[0], {"Content-Type": "application/x-www-form-urlencoded"})
+    connection.request("POST", target, form[0], {"Content-Type": "application/x-www-form-urlencoded", **host})
 else:
-    connection.request("GET", target)
+    connection.request("GET", target, headers=host)
 response = connection.getresponse()
 print(response.status)
 print(response.read().decode())
 '''
 
 
-def get(host, target, port=80, address="127.0.0.1"):
+def get(host, target, port=80, address="127.0.0.1", name=""):
     """Status and body of a response of the machine's server."""
-    return request(host, port, target, address=address)
+    return request(host, port, target, address=address, name=name)
 
 
 def post(host, target, fields, port=80):
@@ -99,9 +101,9 @@ def post(host, target, fields, port=80):
     return request(host, port, target, urllib.parse.urlencode(fields))
 
 
-def request(host, port, target, *form, address="127.0.0.1"):
-    process = host.beside([sys.executable, "-c", REQUEST, address, str(port), target, *form], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+def request(host, port, target, *form, address="127.0.0.1", name=""):
+    process = host.beside([sys.executable, "-c", REQUEST, address, str(port), target, name, *form],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     output, errors = process.communicate(timeout=90)
     if process.returncode:
         raise AssertionError(f"{target}: {errors.strip().splitlines()[-1:]}")
@@ -198,6 +200,31 @@ class Tests:
             done = host.run("howdah check /etc/howdah/howdah.json")
             assert "howdah (process" in done.stdout + done.stderr, done.stdout + done.stderr
             self.with_site(host)
+
+    def test_sites_are_added_and_stand_alone(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            for name in ("shop", "wiki"):
+                host.run(f"howdah site add {name}.example --root /srv/{name} --user {name} --create-user")
+                index = host.path(f"/srv/{name}/index.php")
+                index.write_text("<?php echo posix_geteuid(), ' ', getmypid(), ' ', "
+                                 "@file_get_contents('/srv/shop/index.php') ? 'reads' : 'no';")
+            host.run("howdah reload")
+            user, process, _ = get(host, "/", name="shop.example")[1].split()
+            assert user == host.run("id -u shop").stdout.strip()
+            assert get(host, "/", name="wiki.example")[1].split()[2] == "no"
+            assert "Howdah is running" in get(host, "/")[1]
+            for directory in ("sites", "servers"):
+                mode = host.run(f"stat -c '%a %U:%G' /etc/howdah/{directory}").stdout.strip()
+                assert mode == "750 root:root", (directory, mode)
+            # A whole document, as a unit of its own takes it.
+            host.run("howdah serve /srv/wiki --listen 127.0.0.1:8081 --print-config >/etc/howdah/sites/wiki.example.json")
+            done = host.run("howdah reload", check=False)
+            assert done.returncode == 4 and "/etc/howdah/servers" in done.stderr, done.stderr
+            assert get(host, "/", name="wiki.example")[0] == 200
+            assert get(host, "/", name="shop.example")[1].split()[1] == process
+            host.run("systemctl restart howdah")
+            assert get(host, "/", name="wiki.example")[0] == 200
 
     def test_a_server_of_its_own_has_a_unit(self):
         with self.machine() as host:

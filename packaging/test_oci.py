@@ -225,6 +225,18 @@ class ImageTests:
         with Container(self.image) as container:
             assert "Howdah is running" in container.get("/")[1]
 
+    def test_several_sites_are_files_beside_a_document(self):
+        (self.site / "sites").mkdir()
+        (self.site / "howdah.json").write_text('{"sites": "sites/*.json", "defaults": {"listen": "*:8080"}}')
+        for name in ("shop", "wiki"):
+            root = self.site / name
+            root.mkdir()
+            (root / "index.php").write_text(f"<?php echo '{name} ', @file_get_contents('/srv/www/shop/index.php') ? 'reads' : 'no';")
+            (self.site / "sites" / f"{name}.json").write_text(json.dumps(
+                {"hosts": "*" if name == "wiki" else "shop.example", "root": f"/srv/www/{name}"}))
+        with Container(self.image, self.site, ["HOWDAH_CONFIG=/srv/www/howdah.json"]) as container:
+            assert container.get("/") == (200, "wiki no")
+
     def test_orphans_of_scripts_are_reaped(self):
         with Container(self.image, self.site) as container:
             assert container.get("/orphan.php")[1] == "started"
