@@ -22,6 +22,12 @@ IN_BROWSER = (
     "phpX.Y-mysql", "phpX.Y-gd", "phpX.Y-curl", "phpX.Y-fpm",
     "apache2", "libapache2-mod-phpX.Y", "mariadb-server-core", "chromium",
 )
+# Those of further applications in a browser.
+PACKAGES = {
+    "mediawiki": ("mediawiki", "phpX.Y-cli", "phpX.Y-sqlite3", "phpX.Y-intl"),
+    "phpmyadmin": ("dbconfig-no-thanks", "phpmyadmin"),
+    "roundcube": ("dbconfig-no-thanks", "roundcube-sqlite3", "roundcube-core", "phpX.Y-intl"),
+}
 FRAMEWORKS = {
     "symfony": ("php-symfony-framework-bundle", "php-symfony-runtime", "php-symfony-twig-bundle",
                 "php-symfony-security-bundle", "php-symfony-mime", "php-symfony-yaml"),
@@ -47,7 +53,7 @@ def prepare(applications):
         except ImportError:
             packages.append("python3-venv")
     for name in applications:
-        packages += FRAMEWORKS.get(name, ())
+        packages += FRAMEWORKS.get(name, ()) or PACKAGES.get(name, ())
     if subprocess.run([ROOT / "tools" / "require.sh", *packages], check=False).returncode:
         give_up("The packages above are needed.")
     if browser:

@@ -93,8 +93,15 @@ class Framework:
                     "processes": processes, "environment": self.environment, "options": {"admin": SETTINGS}, **members,
                 }},
             }
+        # A site has the usual worker mode only.
+        is_site = self.session.options.sites and mode in ("classic", "resident")
+        site = {
+            "worker": self.worker["script"] if members else False, "front_controller": "index.php",
+            "environment": self.environment, "php": {"ini": SETTINGS, "processes": processes}, "htaccess": False,
+        }
         server = self.session.own(servers.Howdah(
-            self.session.howdah, self.directory(mode), None, document, controlled=True))
+            self.session.howdah, self.directory(mode), self.root, document, controlled=True,
+            site=site if is_site else None))
         server.title = mode
         return server
 

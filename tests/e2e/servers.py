@@ -96,7 +96,7 @@ class Howdah:
         owner = machine.plain_user()
         command = [program, "serve"]
         if site is not None:
-            configuration = self.with_site(directory, root, site)
+            configuration = self.with_site(directory, root, {"user": owner, **site} if owner else site)
         if configuration:
             document = directory / "howdah.json"
             document.write_text(json.dumps(configuration(address), indent=4))
