@@ -12,12 +12,14 @@
 //!
 //! - `role`: these steps.
 //! - `sandbox`: the Landlock domain and the system call filter of an application.
+//! - [`known_start`]: checks of an application that starts PHP as another one does.
 //! - [`open_files`]: the limit of open files.
 //! - [`output_file`]: a file for the output of an application.
 //! - `environment`: the environment variables of an application.
 #![forbid(unsafe_code)]
 
 mod environment;
+pub mod known_start;
 pub mod open_files;
 pub mod output_file;
 mod role;

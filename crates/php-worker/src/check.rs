@@ -7,16 +7,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use howdah_launch::known_start::{FILE_CACHE, KnownStart, PRELOAD, UPLOADS, check_roots};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem, WorkerScript};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
-use crate::loading::{FILE_CACHE, check_directories, check_roots, load};
+use crate::loading::load;
 use crate::supervisor::Supervisor;
 use crate::{resident, start_files, watch};
-
-const PRELOAD: &str = "opcache.preload";
 
 /// Settings of PHP that `howdah check` compares with the document.
 const COMPARED_SETTINGS: [&str; 9] = [
@@ -31,76 +29,38 @@ const COMPARED_SETTINGS: [&str; 9] = [
     "opcache.jit_buffer_size",
 ];
 
-/// The setting with the directory of uploaded files.
-const UPLOADS: &str = "upload_tmp_dir";
-
-/// Facts about PHP from an application with the same settings.
-pub struct Known {
-    /// Names and values of settings.
-    pub values: Vec<(String, String)>,
-    /// The files that PHP was started from; empty if they are unknown.
-    pub files: Vec<String>,
+/// Returns the facts on which a check of another application with the same settings depends.
+fn known_start(php: &Php) -> KnownStart {
+    let text = |value: &OsStr| value.to_string_lossy().into_owned();
+    let value = |name: &&str| Some(((*name).to_owned(), text(&php.setting(name)?)));
+    let mut values: Vec<_> = COMPARED_SETTINGS.iter().filter_map(value).collect();
+    values.extend(php.preload().map(|script| (PRELOAD.to_owned(), script)));
+    values.extend(value(&FILE_CACHE));
+    values.push((UPLOADS.to_owned(), text(php.upload_directory().as_os_str())));
+    let ini = IniFiles::of_this_start().0;
+    let files = if start_files::contain_variables(&ini) {
+        Vec::new()
+    } else {
+        LoadedFiles::of(&ini).paths().map(|path| text(path.as_os_str())).collect()
+    };
+    KnownStart { values, files }
 }
 
-impl Known {
-    fn of(php: &Php) -> Self {
-        let text = |value: &OsStr| value.to_string_lossy().into_owned();
-        let value = |name: &&str| Some(((*name).to_owned(), text(&php.setting(name)?)));
-        let mut values: Vec<_> = COMPARED_SETTINGS.iter().filter_map(value).collect();
-        values.extend(php.preload().map(|script| (PRELOAD.to_owned(), script)));
-        values.extend(value(&FILE_CACHE));
-        values.push((UPLOADS.to_owned(), text(php.upload_directory().as_os_str())));
-        let ini = IniFiles::of_this_start().0;
-        let files = if start_files::contain_variables(&ini) {
-            Vec::new()
-        } else {
-            LoadedFiles::of(&ini).paths().map(|path| text(path.as_os_str())).collect()
-        };
-        Known { values, files }
-    }
-
-    fn value(&self, name: &str) -> Option<&str> {
-        self.values.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Returns true if this process would start PHP in the same way.
-    fn suits(&self) -> bool {
-        let can_be_read =
-            |file: &String| accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS).is_ok();
-        !self.files.is_empty() && self.files.iter().all(can_be_read)
-    }
-}
-
-/// Reports warnings and notes to the supervisor. PHP is not loaded if the same start of it is
-/// `known`, unless there is a worker script to compile. Error: the reason why the application
-/// cannot run.
-pub fn run(
-    supervisor: &Supervisor,
-    spec: &ApplicationSpec,
-    tmp: &str,
-    known: Known,
-) -> Result<(), Problem> {
+/// Reports warnings and notes to the supervisor. Error: the reason why the application cannot run.
+pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<(), Problem> {
     check_roots(&spec.roots)?;
     if let Some(script) = &spec.worker {
         check_worker_script(supervisor, script)?;
     }
-    let (php, known, notices) = if spec.worker.is_none() && known.suits() {
-        let uploads = Path::new(known.value(UPLOADS).unwrap_or_default());
-        let notices = check_directories(uploads, known.value(FILE_CACHE).map(Path::new));
-        (None, known, notices)
-    } else {
-        Php::skip_preload();
-        let mut spec = spec.clone();
-        spec.ini_admin.push(("error_log".to_owned(), String::new()));
-        let (php, notices) = load(&spec, tmp)?;
-        let known = Known::of(&php);
-        (Some(php), known, notices)
-    };
+    Php::skip_preload();
+    let mut started = spec.clone();
+    started.ini_admin.push(("error_log".to_owned(), String::new()));
+    let (php, notices) = load(&started, tmp)?;
     for problem in notices {
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
     }
-    let preload = known.value(PRELOAD).map(str::to_owned);
-    let Known { values, files } = known;
+    let KnownStart { values, files } = known_start(&php);
+    let preload = values.iter().find(|(name, _)| name == PRELOAD).map(|(_, script)| script.clone());
     let _ = supervisor.report(&FromPrototype::Settings { values, files });
     if let Some(script) = preload {
         check_preload(Path::new(&script)).map_err(|error| {
@@ -114,8 +74,8 @@ pub fn run(
             Problem::at(key, format_args!("the preload script {script} cannot be read: {error}"))
         })?;
     }
-    if let (Some(php), Some(script)) = (&php, &spec.worker)
-        && let Err(message) = resident::check_syntax(php, script)
+    if let Some(script) = &spec.worker
+        && let Err(message) = resident::check_syntax(&php, script)
     {
         if script.has_fallback {
             let problem = Problem::at("worker", message);

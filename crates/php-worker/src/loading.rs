@@ -3,16 +3,12 @@
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use howdah_sys::credentials::Credentials;
-use howdah_sys::permission::{Obstacle, Wanted};
-use howdah_sys::protected::protected;
-use howdah_sys::{directory, pipe, process, regular_file};
+use howdah_launch::known_start::{FILE_CACHE, check_directories};
+use howdah_sys::{pipe, process, regular_file};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::ffi::{Php, Settings};
 use crate::lock_directory::{self, LockDirectory};
@@ -25,23 +21,6 @@ static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// The directory of OPcache's lock file while PHP is loaded; `None` if there is none.
 static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
-
-/// Checks that the document roots exist and can be entered: an application without them has no
-/// scripts.
-pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
-    for (key, root) in roots {
-        directory::check(root).map_err(|problem| Problem::no_root(key, problem.reason))?;
-        // The directory itself may be readable although its entries are not.
-        let root = Path::new(root);
-        if std::fs::metadata(root.join(".")).is_err() {
-            let user = Credentials::current();
-            let obstacle = Obstacle::explain(root, &user, Wanted::Enter);
-            let problem = format_args!("{obstacle}, or choose another \"user\"");
-            return Err(Problem::at(key, problem));
-        }
-    }
-    Ok(())
-}
 
 /// Runs `load`. If PHP ends the process meanwhile, reports that to the supervisor.
 pub fn during_loading<T>(supervisor: &Supervisor, load: impl FnOnce() -> T) -> T {
@@ -197,78 +176,4 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
     let file_cache = php.setting(FILE_CACHE).map(PathBuf::from);
     notices.extend(check_directories(&php.upload_directory(), file_cache.as_deref()));
     notices
-}
-
-/// The setting that names the directory of OPcache's file cache.
-pub const FILE_CACHE: &str = "opcache.file_cache";
-
-/// Checks the directories in which PHP creates files. Returns notices about those that cannot be
-/// used.
-pub fn check_directories(uploads: &Path, file_cache: Option<&Path>) -> Vec<Problem> {
-    let mut notices = Vec::new();
-    let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    if let Err(error) = accessat(CWD, uploads, wanted, AtFlags::EACCESS) {
-        notices.push(Problem::of(format_args!(
-            "uploaded files cannot be put in {}: {error}; let the application's user write there, \
-             or name another directory in PHP's upload_tmp_dir",
-            uploads.display()
-        )));
-    }
-    if let Some((directory, Err(error))) = file_cache.map(|path| (path, check_file_cache(path))) {
-        notices.push(Problem::of(format_args!(
-            "opcache.file_cache: {} cannot be used safely: {error}. PHP runs what is in this \
-             directory; give the application a new, empty one that belongs to its user, with mode \
-             0700",
-            directory.display()
-        )));
-    }
-    notices
-}
-
-/// Checks that this process can write to OPcache's file cache, and that no other user can put
-/// compiled scripts there or has put any: OPcache looks for a subdirectory whose name they know.
-fn check_file_cache(directory: &Path) -> io::Result<()> {
-    let real = protected(directory)?;
-    if real.metadata()?.mode() & 0o022 != 0 {
-        return Err(io::Error::other("other users can create files in it"));
-    }
-    accessat(CWD, &real, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
-    for entry in real.read_dir()? {
-        let path = entry?.path();
-        let is_open = path.symlink_metadata()?.mode() & 0o022 != 0;
-        if is_open || protected(&path).is_err() {
-            let name = path.file_name().unwrap_or_default().display();
-            return Err(io::Error::other(format!("other users could change {name} in it")));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{Permissions, set_permissions};
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn a_file_cache_in_which_others_can_create_files_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        for (mode, is_good) in
-            [(0o700, true), (0o755, true), (0o770, false), (0o777, false), (0o1777, false)]
-        {
-            set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();
-            assert_eq!(check_file_cache(place.path()).is_ok(), is_good, "{mode:o}");
-        }
-        set_permissions(place.path(), Permissions::from_mode(0o700)).unwrap();
-        let system = place.path().join("1204a070cd49210ca578dc8015bee891");
-        std::fs::create_dir(&system).unwrap();
-        assert!(check_file_cache(place.path()).is_ok());
-        set_permissions(&system, Permissions::from_mode(0o777)).unwrap();
-        assert!(
-            check_file_cache(place.path()).is_err(),
-            "it was open when others planted a script"
-        );
-        assert!(check_file_cache(&place.path().join("missing")).is_err());
-    }
 }

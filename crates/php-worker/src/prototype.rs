@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use howdah_launch::known_start::check_roots;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
@@ -31,10 +32,10 @@ use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::application::{Application, IGNORED_SIGNALS};
-use crate::check::{self, Known};
+use crate::check;
 use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
-use crate::loading::{check_roots, during_loading, load, use_sendmail};
+use crate::loading::{during_loading, load, use_sendmail};
 use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
@@ -95,9 +96,8 @@ pub fn run() -> ExitCode {
     // Orphans of scripts become children of this process, and end with it.
     let _ = process_tree::adopt_orphans();
     match supervisor.first_message() {
-        Ok((ToPrototype::Check { spec, tmp, values, files }, _)) => {
-            let known = Known { values, files };
-            match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp, known)) {
+        Ok((ToPrototype::Check { spec, tmp }, _)) => {
+            match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(()) => {
                     let version = String::new(); // nobody asks for it
                     let _ = supervisor.report(&FromPrototype::Ready { version });

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use howdah_launch::known_start::check_roots;
 use howdah_launch::{User, open_files};
 use howdah_sys::credentials::{self, Credentials};
 use howdah_sys::packet::{self, Received};
@@ -32,7 +33,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::application::IGNORED_SIGNALS;
 use crate::ffi::{IniFiles, Php, Settings};
 use crate::loaded_files::LoadedFiles;
-use crate::loading::{self, check_roots};
+use crate::loading;
 use crate::open_files::OpenFiles;
 use crate::prototype::{self, COMMANDS, Prototype, REPORTS};
 use crate::start_files::not_regular;

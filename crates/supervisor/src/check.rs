@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use howdah_launch::known_start::KnownStart;
 use howdah_sys::credentials;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::{packet, process, signals};
@@ -54,22 +55,22 @@ pub struct Findings {
 /// Results of starts of PHP, by the settings of the applications that have started it. PHP is
 /// loaded once for all applications with the same ones.
 #[derive(Default)]
-pub struct Starts(HashMap<Vec<u8>, Start>);
-
-#[derive(Clone, Default)]
-struct Start {
-    /// Names and values of settings.
-    values: Vec<(String, String)>,
-    /// The files that PHP was started from.
-    files: Vec<String>,
-}
+pub struct Starts(HashMap<Vec<u8>, KnownStart>);
 
 /// Returns the settings on which the start of PHP depends, apart from its files; `None` if it may
 /// depend on more.
 fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
-    let isolation = &spec.isolation;
-    if isolation.sandbox.is_some() || isolation.rootfs.is_some() {
+    let mut isolation = spec.isolation.clone();
+    if isolation.rootfs.is_some() {
         return None;
+    }
+    if let Some(sandbox) = &mut isolation.sandbox {
+        // Each site has its own directory there. What PHP is started from is opened in the sandbox.
+        let contains_site =
+            |path: &str| spec.roots.iter().any(|(_, root)| Path::new(root).starts_with(path));
+        for paths in [&mut sandbox.read, &mut sandbox.write, &mut sandbox.execute] {
+            paths.retain(|path| !contains_site(path));
+        }
     }
     let spec = ApplicationSpec {
         php_version: spec.php_version.clone(),
@@ -79,14 +80,10 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
         ini_user: spec.ini_user.clone(),
         htaccess: spec.htaccess,
         rlimits: spec.rlimits.clone(),
-        isolation: isolation.clone(),
+        isolation,
         ..ApplicationSpec::new("")
     };
-    Some(check_message(&spec, "", Start::default()).encode())
-}
-
-fn check_message(spec: &ApplicationSpec, tmp: &str, Start { values, files }: Start) -> ToPrototype {
-    ToPrototype::Check { spec: spec.clone(), tmp: tmp.to_owned(), values, files }
+    Some(ToPrototype::Check { spec, tmp: String::new() }.encode())
 }
 
 /// Maximum number of errors of an application that are looked for.
@@ -107,7 +104,7 @@ pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Start
     findings
 }
 
-fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) -> Findings {
+fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut KnownStart) -> Findings {
     let mut errors: Vec<Problem> = Vec::new();
     let (mut spec, mut gone) = (spec.clone(), Vec::new());
     loop {
@@ -119,7 +116,7 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
         let follows = gone.iter().any(|root: &String| problem.message.contains(root.as_str()));
         let can_go_on = leave_out(&mut spec, &problem.key, &mut gone);
         // PHP starts with other settings now.
-        *start = Start::default();
+        *start = KnownStart::default();
         if !follows {
             errors.push(problem);
         }
@@ -169,7 +166,7 @@ fn try_application(
     options: &Options,
     spec: &ApplicationSpec,
     findings: &mut Findings,
-    start: &mut Start,
+    start: &mut KnownStart,
 ) -> Result<(), Problem> {
     let Requirements { executable, identity } = prototype::requirements(options, spec)?;
 
@@ -179,9 +176,10 @@ fn try_application(
     let (messages, output) = pipe::new().map_err(failed)?;
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (reader, reports) = pipe::new().map_err(failed)?;
-    let check = check_message(spec, &options.tmp.display().to_string(), std::mem::take(start));
-    let launch =
-        Launch { spec, identity: &identity, executable, socket, reports, output, is_dry_run: true };
+    let known = std::mem::take(start);
+    let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+    let dry_run = Some(known);
+    let launch = Launch { spec, identity: &identity, executable, socket, reports, output, dry_run };
     let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
     // `PIPE`: it has ended already, and has reported the reason.
@@ -206,7 +204,7 @@ fn read_reports(
     reports: &OwnedFd,
     output: &OwnedFd,
     findings: &mut Findings,
-    start: &mut Start,
+    start: &mut KnownStart,
 ) -> Result<Option<Result<(), Problem>>, Problem> {
     let deadline = Instant::now() + LOAD_TIMEOUT;
     let (mut reader, mut text) = (pipe::Reader::new(MAX_REPORT), Vec::new());
@@ -233,7 +231,7 @@ fn read_reports(
             Ok(FromPrototype::Noticed { problem, .. }) => findings.warnings.push(problem),
             Ok(FromPrototype::Settings { values, files }) => {
                 findings.settings.clone_from(&values);
-                *start = Start { values, files };
+                *start = KnownStart { values, files };
             }
             Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),

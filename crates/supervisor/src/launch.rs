@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_launch::User;
+use howdah_launch::known_start::KnownStart;
 use howdah_sys::namespaces::{self, Namespaces};
 use howdah_sys::process::{self, Forked};
 use howdah_sys::{pipe, signals};
@@ -39,8 +40,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) reports: OwnedFd,
     /// The pipe of its output.
     pub(crate) output: OwnedFd,
-    /// Only checks that the application could run; creates and changes nothing.
-    pub(crate) is_dry_run: bool,
+    /// Only checks that the application could run; creates and changes nothing. PHP is not started
+    /// if it would be as in the known start.
+    pub(crate) dry_run: Option<KnownStart>,
 }
 
 impl Launch<'_> {
@@ -120,7 +122,7 @@ impl Launch<'_> {
         if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
             namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
-        if self.is_dry_run { Ok(()) } else { enter_control_group(self.spec, pid, groups) }
+        if self.dry_run.is_some() { Ok(()) } else { enter_control_group(self.spec, pid, groups) }
     }
 
     /// Becomes the prototype. Returns the report if that fails, or after a dry run.
@@ -128,12 +130,30 @@ impl Launch<'_> {
         if let Err(problem) = self.prepare(parent) {
             return FromPrototype::Failed { problem };
         }
-        if self.is_dry_run && self.spec.isolation.rootfs.is_some() {
-            return FromPrototype::Ready { version: String::new() };
+        if let Some(known) = &self.dry_run {
+            if self.spec.isolation.rootfs.is_some() {
+                return FromPrototype::Ready { version: String::new() };
+            }
+            match known.check(self.spec) {
+                Err(problem) => return FromPrototype::Failed { problem },
+                Ok(Some(notices)) => return self.report_known(known, notices),
+                Ok(None) => {}
+            }
         }
         let error = self.execute();
         let problem = Problem::of(format_args!("it cannot be started: {error}"));
         FromPrototype::Failed { problem }
+    }
+
+    /// Sends what `howdah-php` would report, but for the last report, which is returned.
+    fn report_known(&self, known: &KnownStart, notices: Vec<Problem>) -> FromPrototype {
+        let noticed = |problem| FromPrototype::Noticed { problem, is_note: false };
+        let KnownStart { values, files } = known.clone();
+        let settings = FromPrototype::Settings { values, files };
+        for report in notices.into_iter().map(noticed).chain([settings]) {
+            let _ = pipe::send(&self.reports, &report.encode());
+        }
+        FromPrototype::Ready { version: String::new() }
     }
 
     fn execute(&self) -> std::io::Error {
@@ -172,7 +192,9 @@ impl Launch<'_> {
             rootfs::keep_mounts_private().map_err(at_root)?;
         }
         match &isolation.rootfs {
-            Some(directory) if self.is_dry_run => rootfs::check(directory, &self.spec.roots)?,
+            Some(directory) if self.dry_run.is_some() => {
+                rootfs::check(directory, &self.spec.roots)?
+            }
             Some(directory) => rootfs::enter(directory, isolation).map_err(at_root)?,
             None => {}
         }
@@ -183,9 +205,9 @@ impl Launch<'_> {
         let parent = (!isolation.pid_namespace).then_some(parent);
         howdah_launch::assume_user(self.spec, user, parent)?;
         // A dry run does not enter the root directory, in which these paths name other files.
-        if self.is_dry_run && isolation.rootfs.is_some() {
+        if self.dry_run.is_some() && isolation.rootfs.is_some() {
             return Ok(());
         }
-        howdah_launch::enter(self.spec, &self.executable, self.is_dry_run)
+        howdah_launch::enter(self.spec, &self.executable, self.dry_run.is_some())
     }
 }

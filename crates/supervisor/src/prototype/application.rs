@@ -210,7 +210,7 @@ impl Application {
                 socket,
                 reports,
                 output,
-                is_dry_run: false,
+                dry_run: None,
             };
             let pid = launch.start(groups)?;
             connection.introduce(&hello(options, spec, None), descriptors, &mail)?;

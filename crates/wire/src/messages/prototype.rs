@@ -30,11 +30,6 @@ messages! {
             spec: ApplicationSpec,
             /// As in `Hello`.
             tmp: String,
-            /// As in `Settings`, of an application with the same settings of PHP: PHP is not loaded
-            /// again if this one can read the files. Empty if there is none.
-            values: Vec<(String, String)>,
-            /// As `values`.
-            files: Vec<String>,
         }
         /// Requests the stack of a worker's script; answered with `Traced`.
         20 Trace {
