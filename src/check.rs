@@ -134,7 +134,7 @@ fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), Stri
         return Err(format!("{directory} cannot be listed by the user \"{name}\": {problem}"));
     }
     let Report { mut errors, notes, files } =
-        review::report(directory, &Htaccess::default(), user.as_ref())?;
+        review::report(&[(directory.to_owned(), &Htaccess::default())], user.as_ref())?;
     notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
     if let Some(last) = errors.pop() {
         errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
@@ -198,14 +198,11 @@ impl Findings {
         for application in &config.applications {
             self.application_files(application);
         }
-        for (root, settings) in config.htaccess_roots() {
-            match review::report(&root, settings, user.as_ref()) {
-                Ok(Report { errors, notes, .. }) => {
-                    let errors = errors.into_iter().chain(notes);
-                    errors.for_each(|line| self.warnings.push(line));
-                }
-                Err(problem) => self.errors.push(problem),
+        match review::report(&config.htaccess_roots(), user.as_ref()) {
+            Ok(Report { errors, notes, .. }) => {
+                self.warnings.extend(errors.into_iter().chain(notes));
             }
+            Err(problem) => self.errors.push(problem),
         }
         let (warnings, notes) = review::unread(config, user.as_ref());
         self.warnings.extend(warnings);

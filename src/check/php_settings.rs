@@ -33,13 +33,14 @@ struct Size {
 /// Returns notes, each with its path in the document.
 pub(super) fn contradictions(config: &Config, settings: &Settings) -> Vec<(String, String)> {
     let mut notes = Notes::default();
+    let limits = Limits::of(config);
     let mut directories: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for application in &config.applications {
         let values = settings.get(&application.name).map_or(&[][..], Vec::as_slice);
         let values = with_user_ini(application, values);
         let size = |name| Size::find(name, &values);
         uploads(
-            config,
+            &limits,
             application,
             [size("post_max_size"), size("upload_max_filesize"), size("memory_limit")],
             &mut notes,
@@ -74,7 +75,7 @@ pub(super) fn contradictions(config: &Config, settings: &Settings) -> Vec<(Strin
 /// Compares the limits of bodies: of the document, of PHP for all of a body, for a file, and for
 /// memory.
 fn uploads(
-    config: &Config,
+    limits: &Limits<'_>,
     application: &Application,
     sizes: [Option<Size>; 3],
     notes: &mut Notes,
@@ -100,7 +101,7 @@ fn uploads(
     }
     // The largest file that a form can send, or the largest body of another kind.
     let Some(largest) = post.as_ref() else { return };
-    for (key, limit, is_written) in limits(config, &application.name) {
+    for (key, limit, is_written) in limits.of_application(&application.name) {
         if limit < largest.bytes {
             let message = format!(
                 "uploads end at {} by {}, below PHP's {largest}: larger bodies get 413",
@@ -119,44 +120,64 @@ fn uploads(
     }
 }
 
-/// Returns the limits of bodies of requests that an application gets, each with its key, and
-/// whether the document has it. A limit of an action that passes to routes is not followed.
-fn limits(config: &Config, name: &str) -> Vec<(String, u64, bool)> {
-    let default = || {
-        let written = config.document.pointer("/settings/http/max_body_size").is_some();
-        ("/settings/http/max_body_size".to_owned(), config.settings.http.max_body_size, written)
-    };
-    let is_inherited = config.actions().iter().any(|(_, action)| {
-        let to_route = matches!(&action.kind, ActionKind::Pass(Pass::Fixed(Target::Route(_))));
-        to_route && action.options.max_body_size.is_some()
-    });
-    let mut all = Vec::new();
-    let mut add = |limit| {
-        if !all.contains(&limit) {
-            all.push(limit);
-        }
-    };
-    let actions = config.actions();
-    for (_, action) in actions.iter().filter(|(_, action)| leads_to(action, name)) {
-        match &action.options.max_body_size {
-            Some(limit) => add((format!("/{}", limit.key), limit.bytes, true)),
-            None if is_inherited => {}
-            None => add(default()),
-        }
-    }
-    if config.listeners.iter().any(|listener| listener.pass.application() == Some(name)) {
-        add(default());
-    }
-    all
+/// Limits of bodies of requests.
+struct Limits<'c> {
+    config: &'c Config,
+    /// A limit of an action that passes to routes holds for actions of these, and is not followed.
+    is_inherited: bool,
+    /// The actions that lead to each application.
+    actions: BTreeMap<&'c str, Vec<&'c Action>>,
 }
 
-fn leads_to(action: &Action, name: &str) -> bool {
-    let pass = match &action.kind {
-        ActionKind::Pass(pass) => Some(pass),
-        ActionKind::Share(share) => share.scripts.as_ref(),
+impl<'c> Limits<'c> {
+    fn of(config: &'c Config) -> Self {
+        let (mut is_inherited, mut actions) = (false, BTreeMap::<_, Vec<_>>::new());
+        for (_, action) in config.actions() {
+            let to_route = matches!(&action.kind, ActionKind::Pass(Pass::Fixed(Target::Route(_))));
+            is_inherited |= to_route && action.options.max_body_size.is_some();
+            if let Some(name) = application_of(action) {
+                actions.entry(name).or_default().push(action);
+            }
+        }
+        Limits { config, is_inherited, actions }
+    }
+
+    /// Returns the limits of requests that an application gets, each with its key, and whether the
+    /// document has it.
+    fn of_application(&self, name: &str) -> Vec<(String, u64, bool)> {
+        let Limits { config, is_inherited, actions } = self;
+        let default = || {
+            let written = config.document.pointer("/settings/http/max_body_size").is_some();
+            let key = "/settings/http/max_body_size".to_owned();
+            (key, config.settings.http.max_body_size, written)
+        };
+        let mut all = Vec::new();
+        let mut add = |limit| {
+            if !all.contains(&limit) {
+                all.push(limit);
+            }
+        };
+        for action in actions.get(name).into_iter().flatten() {
+            match &action.options.max_body_size {
+                Some(limit) => add((format!("/{}", limit.key), limit.bytes, true)),
+                None if *is_inherited => {}
+                None => add(default()),
+            }
+        }
+        if config.listeners.iter().any(|listener| listener.pass.application() == Some(name)) {
+            add(default());
+        }
+        all
+    }
+}
+
+/// Returns the application that an action leads to.
+fn application_of(action: &Action) -> Option<&str> {
+    match &action.kind {
+        ActionKind::Pass(pass) => pass.application(),
+        ActionKind::Share(share) => share.scripts.as_ref()?.application(),
         _ => None,
-    };
-    pass.is_some_and(|pass| pass.application() == Some(name))
+    }
 }
 
 /// Notes that the memory that a process may map is less than PHP needs.

@@ -11,7 +11,7 @@ mod findings;
 mod search;
 mod site_file;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use self::explain::{Explain, run as explain};
 use howdah_config::{Config, Htaccess};
@@ -39,13 +39,13 @@ pub fn count(root: &Path, user: Option<&Credentials>) -> Result<usize, String> {
     text.parse().map_err(|_| format!("{}: .htaccess files cannot be counted", root.display()))
 }
 
-/// Reviews the files below a directory, as the user.
+/// Reviews the files below directories, as the user.
 pub fn report(
-    root: &Path,
-    settings: &Htaccess,
+    roots: &[(PathBuf, &Htaccess)],
     user: Option<&Credentials>,
 ) -> Result<Report, String> {
-    let review = || findings::findings(root, settings);
+    let of_root = |(root, settings): &(PathBuf, &Htaccess)| findings::findings(root, settings);
+    let review = || roots.iter().map(of_root).collect::<Vec<_>>().join("\n");
     let text = run_as(user, review).map_err(|error| error.to_string())?;
     let mut report = Report::default();
     for line in text.lines() {
