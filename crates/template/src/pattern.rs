@@ -4,7 +4,9 @@
 //! leading `!` negates it. Comparing does not allocate; with `*` it takes linear time: each piece
 //! is matched at its leftmost place, which is always right, so there is no backtracking.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use howdah_text::percent;
 use memchr::memmem::Finder;
@@ -87,8 +89,11 @@ pub enum PatternError {
 enum Test {
     Exact { text: Box<[u8]>, any_case: bool },
     Glob(Box<Glob>),
-    Regex(Box<Expression>),
+    Regex(Arc<Expression>),
 }
+
+/// Expressions in use, by their texts: many sites have the same ones, and each takes time and memory.
+static IN_USE: Mutex<BTreeMap<String, Weak<Expression>>> = Mutex::new(BTreeMap::new());
 
 /// A regular expression, and the texts that its matches start or end with.
 #[derive(Debug, Clone)]
@@ -118,9 +123,9 @@ impl Pattern {
             Some(expression) => match expression.strip_prefix('*') {
                 Some(rest) => return Err(PatternError::NginxAnyCase(rest.trim().to_owned())),
                 None if subject == Subject::Method => {
-                    Test::Regex(Box::new(Expression::new(&format!("(?i:{expression})"))?))
+                    Test::Regex(Expression::shared(&format!("(?i:{expression})"))?)
                 }
-                None => Test::Regex(Box::new(Expression::new(expression)?)),
+                None => Test::Regex(Expression::shared(expression)?),
             },
             None => Test::text(text, subject)?,
         };
@@ -302,6 +307,20 @@ fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
 }
 
 impl Expression {
+    /// Returns the expression with this text, compiled unless it is in use.
+    fn shared(text: &str) -> Result<Arc<Expression>, PatternError> {
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = in_use.get(text).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let new = Arc::new(Expression::new(text)?);
+        if in_use.len().is_power_of_two() {
+            in_use.retain(|_, known| known.strong_count() > 0);
+        }
+        in_use.insert(text.to_owned(), Arc::downgrade(&new));
+        Ok(new)
+    }
+
     /// Compiles an expression that works on bytes, with ASCII classes, as PCRE does without its UTF
     /// mode.
     fn new(expression: &str) -> Result<Expression, PatternError> {
