@@ -1,5 +1,7 @@
 //! The content that a file had in the former document.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -17,26 +19,51 @@ pub(super) fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str
     parts.filter_map(|(part, file)| Some((split_path(part), file.as_str()?)))
 }
 
-/// Returns a part of a file without the parts in it that other files own.
-pub(super) fn own_part(document: &Value, path: &[String], file: &str) -> Option<Value> {
-    let mut part = at(document, path)?.clone();
-    let others = parts(document).filter(|(_, other)| *other != file);
-    let mut lists = Vec::new();
-    for (other, _) in others {
-        if let Some(below) = other.strip_prefix(path).filter(|below| !below.is_empty()) {
-            hide(&mut part, below);
-            lists.extend(
-                list_of(&other).and_then(|list| list.strip_prefix(path)).map(<[_]>::to_vec),
-            );
+/// The parts of a document that come from files.
+pub(super) struct Parts<'d> {
+    document: &'d Value,
+    by_path: BTreeMap<Vec<String>, &'d str>,
+    /// In the order of the document.
+    pub(super) by_file: BTreeMap<&'d str, Vec<Vec<String>>>,
+}
+
+impl<'d> Parts<'d> {
+    pub(super) fn of(document: &'d Value) -> Parts<'d> {
+        let mut by_file = BTreeMap::<_, Vec<_>>::new();
+        for (path, file) in parts(document) {
+            by_file.entry(file).or_default().push(path);
         }
+        Parts { document, by_path: parts(document).collect(), by_file }
     }
-    for list in lists {
-        let list = list.iter().try_fold(&mut part, |part, step| part.get_mut(step));
-        if let Some(Value::Array(entries)) = list {
-            entries.retain(|entry| !entry.is_null()); // those of other files
+
+    /// Returns the paths of the parts of a file.
+    fn of_file(&self, file: &str) -> &[Vec<String>] {
+        self.by_file.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the parts below a path.
+    fn below<'a>(&'a self, path: &'a [String]) -> impl Iterator<Item = (&'a Vec<String>, &'d str)> {
+        let from = self.by_path.range::<[String], _>((Bound::Excluded(path), Bound::Unbounded));
+        from.take_while(move |(other, _)| other.starts_with(path)).map(|(path, file)| (path, *file))
+    }
+
+    /// Returns a part of a file without the parts in it that other files own.
+    pub(super) fn own(&self, path: &[String], file: &str) -> Option<Value> {
+        let mut part = at(self.document, path)?.clone();
+        let mut lists = Vec::new();
+        for (other, _) in self.below(path).filter(|(_, other)| *other != file) {
+            hide(&mut part, other.get(path.len()..).unwrap_or_default());
+            lists
+                .extend(list_of(other).and_then(|list| list.strip_prefix(path)).map(<[_]>::to_vec));
         }
+        for list in lists {
+            let list = list.iter().try_fold(&mut part, |part, step| part.get_mut(step));
+            if let Some(Value::Array(entries)) = list {
+                entries.retain(|entry| !entry.is_null()); // those of other files
+            }
+        }
+        Some(part)
     }
-    Some(part)
 }
 
 /// Adds an entry to the list at a path in an object.
@@ -69,9 +96,11 @@ fn insert(object: &mut Map<String, Value>, path: &[String], part: Value) {
 }
 
 impl Reading<'_> {
-    fn former(&self, file: &Path) -> Option<(&Value, String)> {
+    /// Returns the parts of the former document, if there is one, and the name of a file.
+    fn former<'a>(&'a self, file: &'a Path) -> Option<(&'a Parts<'a>, &'a str)> {
         let tolerance = self.tolerance.as_ref()?;
-        Some((tolerance.former?, file.to_str()?.to_owned()))
+        let former = tolerance.former?;
+        Some((tolerance.former_parts.get_or_init(|| Parts::of(former)), file.to_str()?))
     }
 
     /// Returns the members that a file has added to the object at a place of the former document,
@@ -83,11 +112,11 @@ impl Reading<'_> {
     ) -> Option<(Map<String, Value>, usize)> {
         let (former, name) = self.former(file)?;
         let mut members = Map::new();
-        for (path, _) in parts(former).filter(|(_, owner)| *owner == name) {
+        for path in former.of_file(name) {
             if let Some(below) = path.strip_prefix(place.path.as_slice()) {
-                let part = own_part(former, &path, &name)?;
+                let part = former.own(path, name)?;
                 match below.split_last() {
-                    Some((_, list)) if list_of(&path).is_some() => push(&mut members, list, part),
+                    Some((_, list)) if list_of(path).is_some() => push(&mut members, list, part),
                     _ => insert(&mut members, below, part),
                 }
             }
@@ -106,9 +135,9 @@ impl Reading<'_> {
     ) -> Option<(Vec<Value>, usize)> {
         let (former, name) = self.former(file)?;
         let mut steps = Vec::new();
-        for (path, _) in parts(former).filter(|(_, owner)| *owner == name) {
+        for path in former.of_file(name) {
             if path.strip_prefix(place.path.as_slice()).is_some_and(|below| below.len() == 1) {
-                steps.push(at(former, &path)?.clone());
+                steps.push(at(former.document, path)?.clone());
             }
         }
         if steps.is_empty() {
@@ -120,8 +149,8 @@ impl Reading<'_> {
     /// Returns a whole value of the former document that a file has, such as a table.
     pub(super) fn former_value(&mut self, file: &Path, place: &Place) -> Option<Value> {
         let (former, _) = self.former(file)?;
-        parts(former).find(|(path, _)| *path == place.path)?;
-        let value = at(former, &place.path)?.clone();
+        former.by_path.get(&place.path)?;
+        let value = at(former.document, &place.path)?.clone();
         self.tolerance.as_ref()?.use_former(file).then_some(value)
     }
 

@@ -1,11 +1,12 @@
 //! The rest of a document, without the parts of some files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use serde_json::{Map, Value};
 
 use super::INCLUDED;
-use super::former::{own_part, parts};
+use super::former::{Parts, parts};
 use crate::definitions::LEFT_OUT;
 
 /// Returns true if two readings of a document differ only in the parts of the files that the first
@@ -32,16 +33,18 @@ pub fn changed_files<'v>(before: &'v Value, after: &'v Value) -> BTreeSet<&'v st
 
 /// Returns the parts that each file has of a document. Those of routes and other lists are without
 /// their places, which depend on other files.
-fn parts_by_file(document: &Value) -> BTreeMap<&str, Vec<(Vec<String>, Value)>> {
-    let mut files = BTreeMap::<_, Vec<_>>::new();
-    for (mut path, file) in parts(document) {
-        let Some(part) = own_part(document, &path, file) else { continue };
-        if path.last().is_some_and(|step| step.parse::<usize>().is_ok()) {
-            path.pop();
-        }
-        files.entry(file).or_default().push((path, part));
-    }
-    files
+fn parts_by_file<'d>(document: &'d Value) -> BTreeMap<&'d str, Vec<(Vec<String>, Value)>> {
+    let all = Parts::of(document);
+    let of_file = |(file, paths): (&&'d str, &Vec<Vec<String>>)| {
+        let parts = paths.iter().filter_map(|path| {
+            let part = all.own(path, file)?;
+            let (last, list) = path.split_last()?;
+            let path = if last.parse::<usize>().is_ok() { list } else { path };
+            Some((path.to_vec(), part))
+        });
+        (*file, parts.collect())
+    };
+    all.by_file.iter().map(of_file).collect()
 }
 
 fn rest(document: &Value, files: &BTreeSet<&str>) -> Option<Value> {
@@ -63,8 +66,8 @@ fn without(
     owners: &BTreeMap<Vec<String>, bool>,
 ) -> Option<Value> {
     let is_owned = owners.get(path).copied().unwrap_or(is_owned);
-    let mut below = owners.range(path.clone()..);
-    let has_parts = below.any(|(other, _)| other.len() > path.len() && other.starts_with(path));
+    let below = owners.range::<[String], _>((Bound::Excluded(path.as_slice()), Bound::Unbounded));
+    let has_parts = below.take(1).any(|(other, _)| other.starts_with(path));
     if !has_parts {
         return (!is_owned).then_some(value);
     }

@@ -1,15 +1,19 @@
 //! State of files while a document is read without those that cannot be used.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::former::Parts;
+
 /// State of files while a document is read without those that cannot be used.
 pub(super) struct Tolerance<'a> {
     /// The document that was read before.
     pub(super) former: Option<&'a Value>,
+    /// Its parts, once they are needed.
+    pub(super) former_parts: OnceCell<Parts<'a>>,
     unusable: &'a BTreeMap<PathBuf, Unusable>,
     pub(super) found: RefCell<Found>,
 }
@@ -36,7 +40,7 @@ impl<'a> Tolerance<'a> {
         former: Option<&'a Value>,
         unusable: &'a BTreeMap<PathBuf, Unusable>,
     ) -> Self {
-        Tolerance { former, unusable, found: RefCell::default() }
+        Tolerance { former, former_parts: OnceCell::new(), unusable, found: RefCell::default() }
     }
 
     /// Returns the reason why a file must not be read.
