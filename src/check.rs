@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_advice::{Advice, advise, obstructed_listeners};
+use howdah_client::{Problem as SiteProblem, Severity};
 use howdah_config::{
     Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks, include,
 };
@@ -35,6 +36,7 @@ use howdah_sys::plain::Plain;
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
+use serde_json::Value;
 
 use crate::cli::{Check, CommonOptions};
 use crate::config_file::{self, Disk, Document};
@@ -120,6 +122,33 @@ fn failed(mut errors: Vec<String>) -> Result<(), String> {
     let last = errors.pop().unwrap_or_default();
     errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
     Err(last)
+}
+
+/// Checks what a document names, as [`run`] does. `file` is the file of the document that a running
+/// server may have. Returns the problems of its parts.
+pub fn document(document: &Value, file: &Path) -> Vec<SiteProblem> {
+    const NAME: &str = "document";
+    let text = document.to_string().into_bytes();
+    let Ok(config) = howdah_advice::parse(&text, &Defaults::default()) else { return Vec::new() };
+    let mut findings = Findings { document: NAME.to_owned(), ..Findings::default() };
+    for Advice { path, message, is_note } in advise(&config) {
+        let line = format_args!("{path}: {message}");
+        if is_note { findings.note(line) } else { findings.warn(line) }
+    }
+    findings.check(&config, &CommonOptions::default(), Some(file));
+    let all = [
+        (Severity::Error, findings.errors),
+        (Severity::Warning, findings.warnings),
+        (Severity::Note, findings.notes),
+    ];
+    let problem = |severity: Severity, line: &String| {
+        let (path, message) = line.strip_prefix("document: ")?.split_once(": ")?;
+        Some(SiteProblem { severity, path: path.to_owned(), message: message.to_owned() })
+    };
+    let all = all.iter().flat_map(|(severity, lines)| {
+        lines.iter().filter_map(move |line| problem(*severity, line))
+    });
+    all.collect()
 }
 
 /// Checks the `.htaccess` files of a directory. Fails if one has an error.

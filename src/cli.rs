@@ -24,6 +24,7 @@ Try it:
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
   howdah check site.json            check a configuration
   howdah status                     show the status of the running server
+  howdah site add shop.example --root /srv/shop   add a site to the running server
 
 With options alone (howdah --no-daemon --state DIR --control unix:SOCKET) it starts as unitd
 does: a service file of NGINX Unit needs only the name of the program changed."
@@ -316,13 +317,6 @@ fn foreign_option(option: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the completion script of a shell.
-pub fn completions(shell: Shell) -> String {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "howdah", &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 /// Returns the definitions of the command line, for the manual pages.
 pub fn definitions() -> clap::Command {
     Cli::command()
@@ -407,14 +401,6 @@ mod tests {
             let talks = has_option && command.get_name() != "serve";
             let is_known = howdah_client::Command::has_subcommand(command.get_name());
             assert_eq!(is_known, talks, "{command}");
-        }
-    }
-
-    #[test]
-    fn completions_name_the_commands() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let text = completions(shell);
-            assert!(text.contains("restart") && text.contains("control"), "{shell}");
         }
     }
 

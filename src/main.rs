@@ -6,6 +6,7 @@ extern crate howdah_sys;
 
 mod check;
 mod cli;
+mod completion;
 mod config_file;
 mod directories;
 mod environment;
@@ -13,6 +14,7 @@ mod manual;
 mod php_programs;
 mod serve;
 mod server_user;
+mod sites;
 mod version;
 
 use std::os::fd::OwnedFd;
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
             howdah_review::explain(&arguments)
         }
         cli::Command::Completions { shell } => {
-            print!("{}", cli::completions(shell));
+            print!("{}", completion::script(shell, cli::definitions()));
             Ok(())
         }
         cli::Command::Schema => {
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         cli::Command::Man { directory } => manual::write(&directory, cli::definitions()),
-        cli::Command::Control(command) => return howdah_client::run(command),
+        cli::Command::Control(command) => return howdah_client::run(command, &sites::ThisMachine),
         cli::Command::Version => {
             print!("{}", version::text());
             Ok(())

@@ -12,6 +12,7 @@ mod problems;
 mod recovery;
 mod service_manager;
 mod signals;
+mod site_commands;
 mod stale_users;
 mod stopped;
 mod systemd;

@@ -1,8 +1,12 @@
 //! Arguments of the commands that use the control API.
 
+pub(crate) mod sites;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use self::sites::{PhpArgs, SiteArgs};
 
 /// The server and its token.
 #[derive(Debug, Args)]
@@ -376,6 +380,10 @@ pub enum Command {
     Reload(ReloadArgs),
     /// Replace the running server by the program file as it is now, without refusing a connection
     Upgrade(UpgradeArgs),
+    /// Add, show, check and change sites, each of which is a file of a few lines
+    Site(SiteArgs),
+    /// Run a script with the PHP, the settings, the environment and the user of a site
+    Php(PhpArgs),
     /// Compare the pages of a running site in worker mode with those of the classic mode
     WorkerCheck(WorkerCheckArgs),
 }

@@ -113,7 +113,7 @@ fn write(directory: &FilePath, text: &str) -> io::Result<PathBuf> {
     }
 }
 
-fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
+pub(super) fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
     let status = Command::new("sh")
         .arg("-c")
         .arg(format!("{editor} \"$1\""))
@@ -132,7 +132,7 @@ fn open(editor: &str, file: &FilePath) -> Result<(), Failure> {
 }
 
 /// Asks whether to return to the editor, if there is a terminal.
-fn ask_again(problem: &str) -> bool {
+pub(super) fn ask_again(problem: &str) -> bool {
     if !io::stdin().is_terminal() {
         return false;
     }

@@ -19,6 +19,7 @@ mod limits;
 mod output;
 mod ping;
 mod pools;
+mod sites;
 mod status;
 mod top;
 mod tune;
@@ -40,12 +41,13 @@ use client::{Client, encode};
 use failure::Failure;
 use find::connect;
 use output::{json_text, print_outcome, write_out};
+pub use sites::{Machine, Problem, Severity};
 
 /// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for
 /// failure, 3 if no server responds, and 4 after a reload or an upgrade with parts that are out (2
-/// is for mistakes in the command line).
-pub fn run(command: Command) -> ExitCode {
-    match execute(command) {
+/// is for mistakes in the command line). `machine` is what commands about sites need.
+pub fn run(command: Command, machine: &dyn Machine) -> ExitCode {
+    match execute(command, machine) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(problem)) => {
             eprintln!("howdah: {}", without_controls(&problem));
@@ -69,7 +71,7 @@ fn without_controls(text: &str) -> String {
 /// Maximum time for an answer about the state, which waits only for the router.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn execute(command: Command) -> Result<(), Failure> {
+fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
     match command {
         Command::Cache(args) => cache::run(&connect(&args.server)?, args),
         Command::Config(args) => config(args),
@@ -92,6 +94,8 @@ fn execute(command: Command) -> Result<(), Failure> {
             tell_parts_out(&client.read::<Status>(answer)?, args.tolerant)
         }
         Command::Restart(args) => restart(&args),
+        Command::Site(args) => sites::run(args, machine),
+        Command::Php(args) => sites::php(&args, machine),
         Command::Status(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             let target = match &args.application {

@@ -12,6 +12,27 @@ use serde_json::json;
 use super::args::{ReloadArgs, Server, StatusArgs};
 use super::*;
 
+/// A machine without sites.
+struct NoMachine;
+
+impl Machine for NoMachine {
+    fn files(&self) -> Result<Box<dyn howdah_config::include::IncludedFiles>, String> {
+        Err("there is no disk".to_owned())
+    }
+
+    fn server_user(&self) -> Option<howdah_sys::credentials::Credentials> {
+        None
+    }
+
+    fn check(&self, _document: &Value, _file: &Path) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+fn execute(command: Command) -> Result<(), Failure> {
+    super::execute(command, &NoMachine)
+}
+
 /// A server on a unix socket in a new directory.
 struct TestServer {
     dir: tempfile::TempDir,

@@ -52,6 +52,9 @@ pub struct Status {
     /// Parts of the configuration that will be out soon, or are busy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<PartStatus>,
+    /// Files of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileStatus>,
     /// The document at its source, if another one is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<DocumentStatus>,
@@ -164,6 +167,18 @@ pub struct ProgramStatus {
     /// Start of the router, with which all counters begin, as an HTTP date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
+}
+
+/// Files of the server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileStatus {
+    /// The file or directory that a reload reads the document from; left out if the control API is
+    /// its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
+    /// The log: a file, `stderr` or `journald`.
+    pub log: String,
 }
 
 /// Restrictions of the server's processes.

@@ -61,6 +61,28 @@ impl Expanded {
         error.lines(|error| self.explain_one(error))
     }
 
+    /// Returns a problem of a part of the document, which its JSON path names, as a line with the
+    /// file and the place.
+    pub fn explain_problem(&self, path: &str, problem: &str) -> String {
+        self.explain_one(&Error::new(ErrorKind::InvalidValue, path.to_owned(), problem))
+    }
+
+    /// Returns the parts of the document that a file has: the path of each, and its value.
+    pub fn parts_of(&self, file: &Path) -> Vec<(Vec<String>, &Value)> {
+        let is_of_file = |origin: &&Origin| {
+            self.sources.get(origin.source).is_some_and(|source| source.file == file)
+        };
+        let parts = self.origins.iter().filter(is_of_file).filter_map(|origin| {
+            let steps = origin.path.iter();
+            let found = steps.clone().try_fold(&self.document, |value, step| match value {
+                Value::Array(elements) => elements.get(step.parse::<usize>().ok()?),
+                value => value.get(step),
+            })?;
+            Some((origin.path.clone(), found))
+        });
+        parts.collect()
+    }
+
     /// Returns the part of the document that a file owns, and in which a place is.
     fn origin(&self, steps: &[String]) -> Option<&Origin> {
         let all = self.origins.iter().chain(&self.places);

@@ -48,8 +48,8 @@ pub struct SiteProblem {
 /// Members of the document about sites, which are replaced.
 #[derive(Default)]
 pub(super) struct Found {
-    sites: Vec<(Value, Place)>,
-    defaults: Option<(Value, Place)>,
+    pub(super) sites: Vec<(Value, Place)>,
+    pub(super) defaults: Option<(Value, Place)>,
 }
 
 /// The sites of a document, and the parts that are to be added.

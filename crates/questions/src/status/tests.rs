@@ -82,6 +82,7 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
         },
         "out": [part],
         "warnings": [part],
+        "files": {"document": "/etc/howdah/howdah.json", "log": "journald"},
         "document": {"refused": {"since": "2026-01-01T00:00:00Z", "reason": "why"}},
         "replaced": {"at": "2026-01-01T00:00:00Z", "reason": "router 7 hung"}
     }));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use howdah_questions::{DocumentStatus, Question, Refused, Replaced};
+use howdah_questions::{DocumentStatus, FileStatus, Question, Refused, Replaced};
 use howdah_text::date::rfc3339;
 use serde_json::json;
 
@@ -12,10 +12,13 @@ use crate::path::Path;
 use crate::print::{print_part, with_members};
 
 impl Api {
-    /// Returns the content of `/status`, as JSON: that of the router, whether the document at its
-    /// source is refused, and which process of the server was replaced last.
+    /// Returns the content of `/status`, as JSON: that of the router, the files of the server,
+    /// whether the document at its source is refused, and which process was replaced last.
     pub(super) async fn status(&self) -> Result<Vec<u8>, String> {
         let status = self.router.ask(&Question::Status).await?.unwrap_or_default();
+        let document = self.is_undone_by_reload.then(|| self.origin.to_string());
+        let log = self.log.name().to_owned();
+        let files = ("files", json!(FileStatus { document, log }).to_string());
         let document = self.refused.borrow().as_ref().map(|(since, reason)| {
             let refused = Refused { since: date(*since), reason: reason.clone() };
             ("document", json!(DocumentStatus { refused }).to_string())
@@ -24,7 +27,7 @@ impl Api {
             let replaced = Replaced { at: date(*at), reason: reason.clone() };
             ("replaced", json!(replaced).to_string())
         });
-        Ok(with_members(status, document.into_iter().chain(replaced)))
+        Ok(with_members(status, [files].into_iter().chain(document).chain(replaced)))
     }
 
     /// Returns a part of the router's status as text, if it is there.

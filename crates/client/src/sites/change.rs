@@ -1,0 +1,94 @@
+//! Changes of sites: `enable`, `disable`, `remove`, `rename`, `restart`.
+
+use std::fs;
+
+use super::document::{Document, Running};
+use super::{edit, file, text};
+use crate::client::encode;
+use crate::failure::Failure;
+use crate::output::write_out;
+
+/// Serves sites, or answers their requests with a page for maintenance.
+pub(super) fn enable(document: &Document, names: &[String], is_on: bool) -> Result<(), Failure> {
+    let mut last = None;
+    for name in names {
+        let site = document.file_of(name)?;
+        let before = fs::read(site).map_err(|error| file::failed(site, error))?;
+        let Some(after) = text::set(&before, &[], "enabled", if is_on { "true" } else { "false" })
+        else {
+            return Err(Failure::Failed(format!(
+                "{}: \"enabled\" cannot be set; howdah site check {name} says what is wrong",
+                site.display()
+            )));
+        };
+        edit::checked(document, name, &after, None)?;
+        file::replace(site, &after)?;
+        last = Some(site);
+    }
+    let Some(last) = last else { return Ok(()) };
+    let reloaded = document.reload(last)?;
+    let what = if is_on { "enabled" } else { "disabled: requests get 503 and Retry-After" };
+    let lines: String = names.iter().map(|name| format!("{name}: {what}\n")).collect();
+    edit::told(reloaded, &lines)
+}
+
+/// Removes the file of a site.
+pub(super) fn remove(document: &Document, name: &str) -> Result<(), Failure> {
+    let site = document.file_of(name)?;
+    let value = document.read(site);
+    file::remove(site)?;
+    let text = |key: &str| value.get(key).and_then(serde_json::Value::as_str);
+    let mut kept = vec![format!("{name}: removed\n")];
+    if let Some(root) = text("root") {
+        kept.push(format!("Its files stay in {root}"));
+        kept.push(match text("user") {
+            Some(user) => format!(", and so does its user {user}\n"),
+            None => "\n".to_owned(),
+        });
+    }
+    edit::told(document.reload(site)?, &kept.concat())
+}
+
+/// Gives a site another name.
+pub(super) fn rename(document: &Document, old: &str, new: &str) -> Result<(), Failure> {
+    let site = document.file_of(old)?;
+    let renamed = site.with_file_name(format!("{new}.json"));
+    if document.sites.named.iter().any(|name| name == new) {
+        return Err(Failure::Failed(format!("there is a site {new} already")));
+    }
+    file::rename(site, &renamed)?;
+    let is_used = match document.reload(&renamed) {
+        Ok(reloaded) => edit::told(reloaded, &format!("{old}: is called {new} now\n")),
+        Err(failure) => Err(failure),
+    };
+    if is_used.is_err() && file::rename(&renamed, site).is_ok() {
+        let _ = document.reload(site);
+    }
+    is_used
+}
+
+/// Replaces the processes of sites.
+pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failure> {
+    let known = |name: &String| document.sites.named.contains(name);
+    for name in names.iter().filter(|name| !known(name)) {
+        document.file_of(name)?;
+    }
+    let Some(Running { client, status }) = &document.server else {
+        let document = document.file.display();
+        return Err(Failure::Unreachable(format!("no server with {document} runs")));
+    };
+    let mut failures = Vec::new();
+    for name in names {
+        if !status.applications.contains_key(name) {
+            write_out(&format!("{name}: has no PHP to restart\n"))?;
+            continue;
+        }
+        let target = format!("/control/applications/{}/restart", encode(name));
+        match client.request("POST", &target, b"") {
+            Ok(_) => write_out(&format!("{name}: restarted\n"))?,
+            Err(Failure::Failed(problem)) => failures.push(problem),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("\n"))) }
+}

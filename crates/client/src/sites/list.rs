@@ -1,0 +1,255 @@
+//! `howdah site list`: the state of all sites.
+
+use std::path::Path;
+
+use howdah_questions::{CertificateStatus, Named, Status};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::document::{Document, Running, hosts, name_of, problem_of};
+use crate::failure::Failure;
+use crate::output::{json_text, printable, write_out};
+use crate::status::{columns, size};
+
+/// Facts about a site. Unknown ones are left out.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Row {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// `loaded`, `loading`, `unloaded` (PHP starts with the next request), `static` (no PHP),
+    /// `disabled`, `problem`, `former` (its file has a mistake, its last good version serves), `new`
+    /// (the server has not read it) or `stopped` (no server runs).
+    pub(super) state: String,
+    hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// Version of PHP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) php: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<u64>,
+    /// Bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<u64>,
+    /// Requests that PHP has got since the start of the router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<u64>,
+    /// Requests that wait or run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active: Option<u64>,
+    /// End of the certificate as an HTTP date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
+}
+
+/// The field of a pool that the list shows.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Pool {
+    accepted_conn: Option<u64>,
+}
+
+/// What the server says.
+pub(super) struct Facts<'a> {
+    status: Option<&'a Status>,
+    config: Value,
+    pools: Named<Pool>,
+}
+
+impl Facts<'_> {
+    /// Asks the server, if one runs.
+    pub(super) fn of(document: &Document) -> Facts<'_> {
+        let running = document.server.as_ref();
+        let config =
+            running.and_then(|Running { client, .. }| client.request("GET", "/config", b"").ok());
+        let pools = running.and_then(|Running { client, .. }| client.get("/pools").ok());
+        Facts {
+            status: running.map(|running| &running.status),
+            config: config.unwrap_or_default(),
+            pools: pools.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the facts of a site in a file.
+    pub(super) fn of_file(&self, document: &Document, file: &Path) -> Row {
+        let site = document.read(file);
+        let problem = self.status.and_then(|status| problem_of(status, file));
+        let row = Row { file: Some(file.display().to_string()), ..Row::default() };
+        self.row(name_of(file), &site, problem, row)
+    }
+
+    fn row(&self, name: &str, site: &Value, problem: Option<String>, row: Row) -> Row {
+        let text = |key: &str| site.get(key).and_then(Value::as_str).map(str::to_owned);
+        let hosts: Vec<_> = hosts(site).into_iter().map(str::to_owned).collect();
+        let application = self.status.and_then(|status| status.applications.get(name));
+        let php = self.status.and_then(|status| status.php.get(name));
+        let own = application.and_then(|application| application.problem.clone());
+        let has_route = self.config.get("routes").is_some_and(|routes| routes.get(name).is_some());
+        let is_off = site.get("enabled") == Some(&Value::Bool(false));
+        let state = match (self.status, &problem, php) {
+            (None, ..) => "stopped",
+            (_, Some(_), _) if has_route => "former",
+            (_, Some(_), _) => "problem",
+            _ if !has_route => "new",
+            _ if is_off => "disabled",
+            _ if own.is_some() => "problem",
+            (.., Some(php)) => &php.state,
+            _ => "static",
+        };
+        Row {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            root: text("root"),
+            user: text("user"),
+            php: application.and_then(|_| self.php(name)),
+            processes: application.map(|application| application.processes.running),
+            memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
+            requests: self.pools.get(name).and_then(|pool| pool.accepted_conn),
+            active: application.map(|application| application.requests.active),
+            certificate: self.status.and_then(|status| certificate(&status.certificates, &hosts)),
+            problem: problem.or(own),
+            hosts,
+            ..row
+        }
+    }
+
+    /// Returns the version of PHP of an application: the newest installed one that its type allows.
+    fn php(&self, name: &str) -> Option<String> {
+        let kind = self.config.get("applications")?.get(name)?.get("type")?.as_str()?;
+        let wanted = kind.strip_prefix("php").unwrap_or(kind).trim();
+        let installed = self.status?.modules.php.all();
+        let is_wanted = |version: &str| {
+            let rest = version.strip_prefix(wanted);
+            wanted.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let numbers = |version: &str| -> Vec<u32> {
+            version.split('.').map(|number| number.parse().unwrap_or(0)).collect()
+        };
+        let versions = installed.iter().map(|module| module.version.as_str());
+        let newest = versions.filter(|version| is_wanted(version)).max_by_key(|one| numbers(one));
+        newest.map(str::to_owned)
+    }
+}
+
+/// Returns the end of the certificate for the first of some hosts.
+fn certificate(all: &Named<CertificateStatus>, hosts: &[String]) -> Option<String> {
+    let host = hosts.first()?;
+    let is_for = |name: &String| match name.strip_prefix("*.") {
+        Some(domain) => host.split_once('.').is_some_and(|(_, rest)| rest == domain),
+        None => name == host,
+    };
+    let found = all.values().find(|certificate| certificate.names.iter().any(is_for))?;
+    found.expires.clone()
+}
+
+/// Prints the names of all sites.
+pub(super) fn names(document: &Document) -> Result<(), Failure> {
+    let files = document.sites.files.iter().map(|file| name_of(file));
+    let names = files.chain(document.sites.named.iter().map(String::as_str));
+    write_out(&names.map(|name| format!("{}\n", printable(name))).collect::<String>())
+}
+
+/// Prints the state of all sites.
+pub(super) fn run(document: &Document, is_json: bool) -> Result<(), Failure> {
+    let facts = Facts::of(document);
+    let mut rows: Vec<_> =
+        document.sites.files.iter().map(|file| facts.of_file(document, file)).collect();
+    rows.extend(document.sites.named.iter().map(|name| {
+        let value = howdah_config::json::parse(&document.text).unwrap_or_default();
+        let site = value.get("sites").and_then(|sites| sites.get(name)).cloned();
+        facts.row(name, &site.unwrap_or_default(), None, Row::default())
+    }));
+    if is_json {
+        let rows: Result<Vec<Value>, _> = rows.iter().map(serde_json::to_value).collect();
+        return write_out(&json_text(&Value::Array(rows.unwrap_or_default())));
+    }
+    if rows.is_empty() {
+        let document = document.file.display();
+        return write_out(&format!(
+            "{document} has no sites; howdah site add HOST --root DIR makes one.\n"
+        ));
+    }
+    write_out(&table(&rows))
+}
+
+fn table(rows: &[Row]) -> String {
+    let headings =
+        ["SITE", "STATE", "PHP", "PROCESSES", "MEMORY", "REQUESTS", "CERTIFICATE UNTIL", "HOSTS"];
+    let mut cells = vec![headings.map(str::to_owned).to_vec()];
+    let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    cells.extend(rows.iter().map(|row| {
+        vec![
+            printable(&row.name),
+            printable(&row.state),
+            known(row.php.as_deref().map(printable)),
+            known(row.processes.map(|number| number.to_string())),
+            known(row.memory.map(size)),
+            known(row.requests.map(|number| number.to_string())),
+            known(row.certificate.as_deref().map(printable)),
+            printable(&row.hosts.join(", ")),
+        ]
+    }));
+    let mut text = columns(&cells, &[0, 1, 2, 6, 7]);
+    for row in rows {
+        if let Some(problem) = &row.problem {
+            text.push_str(&format!(
+                "{}: {}\n",
+                printable(&row.name),
+                crate::output::one_line(problem)
+            ));
+        }
+    }
+    text
+}
+
+/// Returns the facts of a site as lines.
+pub(super) fn describe(row: &Row) -> String {
+    let mut text = table(std::slice::from_ref(row));
+    if row.state == "stopped" {
+        text.push_str("No server runs with this document.\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_site_has_the_facts_that_the_status_has_and_no_others() {
+        let status: Status = serde_json::from_value(json!({
+            "modules": {"php": [{"version": "8.2.30"}, {"version": "8.10.1"}, {"version": "8.4.2"}]},
+            "applications": {"a": {"processes": {"running": 2}, "requests": {"active": 1}}},
+            "php": {"a": {"state": "loaded", "memory": {"prototype": 1, "processes": 2}}},
+            "certificates": {"acme:x": {"names": ["*.example"], "expires": "E"}},
+        }))
+        .unwrap();
+        let config = json!({
+            "routes": {"a": [], "b": [], "c": []},
+            "applications": {"a": {"type": "php"}},
+        });
+        let facts = Facts { status: Some(&status), config, pools: Named::default() };
+        let site = |host: &str| json!({"hosts": host, "root": "/r"});
+        let a = facts.row("a", &site("a.example"), None, Row::default());
+        assert_eq!((a.state.as_str(), a.php.as_deref()), ("loaded", Some("8.10.1")));
+        assert_eq!((a.memory, a.certificate.as_deref(), a.requests), (Some(3), Some("E"), None));
+        let b = facts.row("b", &site("b.test"), None, Row::default());
+        assert_eq!((b.state.as_str(), b.memory, b.certificate), ("static", None, None));
+        let mut off = site("c.test");
+        off["enabled"] = json!(false);
+        assert_eq!(facts.row("c", &off, None, Row::default()).state, "disabled");
+        assert_eq!(facts.row("d", &site("d"), None, Row::default()).state, "new");
+        let wrong = |name| facts.row(name, &site("d"), Some("no".into()), Row::default()).state;
+        assert_eq!((wrong("c").as_str(), wrong("d").as_str()), ("former", "problem"));
+        let none = Facts { status: None, config: Value::Null, pools: Named::default() };
+        let row = serde_json::to_value(none.row("a", &site("a"), None, Row::default())).unwrap();
+        assert_eq!(row, json!({"name": "a", "state": "stopped", "hosts": ["a"], "root": "/r"}));
+    }
+}

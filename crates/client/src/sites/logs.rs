@@ -1,0 +1,183 @@
+//! `howdah site logs`: the lines of the server's log that name a site.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use howdah_sys::regular_file;
+
+use super::document::{Document, Running};
+use super::file::failed;
+use crate::failure::Failure;
+use crate::output::{printable, write_out};
+
+/// Time between two looks at the log for new lines.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Maximum length of a line that is shown, in bytes.
+const MAX_LINE: usize = 64 * 1024;
+
+pub(super) fn run(
+    document: &Document,
+    name: &str,
+    follow: bool,
+    lines: usize,
+) -> Result<(), Failure> {
+    let file = match document.file_of(name) {
+        Ok(file) => file.display().to_string(),
+        Err(_) if document.sites.named.iter().any(|named| named == name) => String::new(),
+        Err(failure) => return Err(failure),
+    };
+    let Some(Running { status, .. }) = &document.server else {
+        let document = document.file.display();
+        return Err(Failure::Unreachable(format!(
+            "no server with {document} runs, which would say where its log is"
+        )));
+    };
+    let filter = Filter::new(name, &file);
+    let log = status.files.as_ref().map(|files| files.log.as_str()).unwrap_or_default();
+    match log {
+        "journald" => journal(filter, follow, lines),
+        log if Path::new(log).is_absolute() => of_file(Path::new(log), filter, follow, lines),
+        _ => Err(Failure::Failed(
+            "the log of the server is its standard error, which goes where it was started (docker \
+             logs, journalctl); start it with --log FILE or --log journald"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Chooses lines.
+struct Filter {
+    /// What a line about the site contains.
+    words: [String; 3],
+    /// The last record was one about the site: indented lines continue it.
+    is_inside: bool,
+}
+
+impl Filter {
+    fn new(name: &str, file: &str) -> Filter {
+        let words = [format!("\"{name}\""), format!("/{name}/"), file.to_owned()];
+        Filter { words, is_inside: false }
+    }
+
+    /// Returns true for a line about the site.
+    fn takes(&mut self, line: &str) -> bool {
+        if !line.starts_with([' ', '\t']) {
+            let mut words = self.words.iter().filter(|word| !word.is_empty());
+            self.is_inside = words.any(|word| line.contains(word.as_str()));
+        }
+        self.is_inside
+    }
+}
+
+/// Reads lines up to the end of what is there, and hands over those about the site. Returns the
+/// length of the lines, which end in a line feed unless the log has ended.
+fn read(
+    reader: &mut impl BufRead,
+    filter: &mut Filter,
+    mut take: impl FnMut(String),
+) -> std::io::Result<u64> {
+    let (mut line, mut length) = (Vec::new(), 0_u64);
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        if read == 0 || !line.ends_with(b"\n") {
+            return Ok(length);
+        }
+        length = length.saturating_add(read as u64);
+        line.truncate(MAX_LINE);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if filter.takes(text) {
+            take(format!("{}\n", printable(&text.replace('\t', "    "))));
+        }
+    }
+}
+
+fn of_file(path: &Path, mut filter: Filter, follow: bool, lines: usize) -> Result<(), Failure> {
+    let open = || regular_file::open(path).map_err(|error| failed(path, error));
+    let (file, mut there) = open()?;
+    let mut last = VecDeque::new();
+    let mut reader = BufReader::new(file);
+    let mut at = read(&mut reader, &mut filter, |line| {
+        last.push_back(line);
+        if last.len() > lines {
+            last.pop_front();
+        }
+    })
+    .map_err(|error| failed(path, error))?;
+    write_out(&Vec::from(last).concat())?;
+    if !follow {
+        return Ok(());
+    }
+    loop {
+        thread::sleep(PAUSE);
+        let mut new = String::new();
+        let rotated = fs::metadata(path)
+            .ok()
+            .filter(|now| (now.dev(), now.ino()) != (there.dev(), there.ino()) || now.len() < at);
+        let file = reader.get_mut();
+        file.seek(SeekFrom::Start(at)).map_err(|error| failed(path, error))?;
+        let mut rest = BufReader::new(&*file);
+        at += read(&mut rest, &mut filter, |line| new.push_str(&line))
+            .map_err(|error| failed(path, error))?;
+        if rotated.is_some()
+            && let Ok((file, now)) = open()
+        {
+            (reader, there, at) = (BufReader::new(file), now, 0);
+        }
+        write_out(&new)?;
+    }
+}
+
+/// Shows the lines of the journal of systemd.
+fn journal(mut filter: Filter, follow: bool, lines: usize) -> Result<(), Failure> {
+    let mut command = Command::new("journalctl");
+    command.args(["--identifier=howdah", "--output=short-iso", "--quiet", "--no-pager"]);
+    if follow {
+        command.args(["--follow", "--lines=1000"]);
+    }
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = started
+        .map_err(|error| Failure::Failed(format!("journalctl cannot be started: {error}")))?;
+    let Some(output) = child.stdout.take() else { return Ok(()) };
+    let mut reader = BufReader::<std::process::ChildStdout>::new(output);
+    let mut last = VecDeque::new();
+    let mut outcome = Ok(());
+    let done = read(&mut reader, &mut filter, |line| {
+        if follow {
+            outcome = write_out(&line);
+            return;
+        }
+        last.push_back(line);
+        if last.len() > lines {
+            last.pop_front();
+        }
+    });
+    let _ = child.wait();
+    done.map_err(|error| Failure::Failed(format!("journalctl: {error}")))?;
+    outcome.and_then(|()| write_out(&Vec::from(last).concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_name_the_site_and_their_continuations_are_shown() {
+        let log = "1 \"shop\" application 5 died\n    at index.php\n2 \"shop2\" application\n\
+                   \u{20}   at other\n3 /etc/sites/shop.json: line 1\n4 \"/routes/shop/0\": x\n5 cut";
+        let mut lines = Vec::new();
+        let mut filter = Filter::new("shop", "/etc/sites/shop.json");
+        let length = read(&mut log.as_bytes(), &mut filter, |line| lines.push(line)).unwrap();
+        let shown: Vec<_> = lines.iter().map(|line| line.trim_start().get(..1)).collect();
+        assert_eq!(shown, [Some("1"), Some("a"), Some("3"), Some("4")]);
+        assert_eq!(length as usize, log.len() - "5 cut".len());
+    }
+}
