@@ -306,7 +306,11 @@ impl Reading<'_> {
     fn place_of(&self, place: &Place, error: &Error) -> String {
         let mut inner = place.inner.clone();
         inner.extend(split_path(error.path()));
-        let position = self.sources.get(place.source).map(|source| source.position(&inner));
+        // The line of a key that is not known is that of the key, not of its object.
+        let key = error.message().strip_prefix("unknown key \"").filter(|_| inner.len() < 64);
+        let key = key.and_then(|rest| rest.split('"').next()).map(str::to_owned);
+        let at: Vec<_> = inner.iter().cloned().chain(key).collect();
+        let position = self.sources.get(place.source).map(|source| source.position(&at));
         let line = position.map(|at| format!("line {}, column {}: ", at.line, at.column));
         let line = line.unwrap_or_default();
         match path(&inner) {
