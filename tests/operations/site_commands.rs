@@ -157,8 +157,9 @@ fn a_new_user_runs_the_scripts_of_a_new_directory() {
     if Command::new("useradd").arg("--version").output().is_err() {
         return requirements::skipped("there is no useradd");
     }
-    let server = serve();
+    // Dropped last: a user with processes cannot be removed.
     let user = NewUser(format!("howdah-t{}", std::process::id()));
+    let server = serve();
     let root = server.site.root().with_file_name("new").join("shop");
     let words =
         ["site", "add", "shop.example", "--root", root.to_str().unwrap(), "--user", &user.0];
