@@ -57,6 +57,9 @@ fn of(config: &Config) -> Grants {
             .collect(),
         certificates: BTreeSet::new(),
         managed: managed(&acme),
+        sites: { config.routes.iter().filter_map(|route| route.name.clone()) }
+            .chain(config.upstreams.iter().map(|upstream| upstream.name.clone()))
+            .collect(),
         mail: { applications.iter() }
             .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
             .collect(),

@@ -33,7 +33,11 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
             "status" if method == b"GET" => {
                 Ok(Command::Ask { question: Question::Status, part: rest.into() })
             }
-            "pools" | "status" => Err(Refusal::InvalidMethod { allow: "GET" }),
+            "usage" if method == b"GET" => {
+                let question = Question::Usage { month: rest.first().cloned() };
+                Ok(Command::Ask { question, part: rest.get(1..).unwrap_or_default().into() })
+            }
+            "pools" | "status" | "usage" => Err(Refusal::InvalidMethod { allow: "GET" }),
             _ => Err(Refusal::NoSuchValue),
         },
     }

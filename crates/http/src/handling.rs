@@ -116,14 +116,23 @@ impl Handling {
         self.listener.borrow().clone()
     }
 
-    /// Records the application, share or upstream that the routes have chosen.
+    /// Records the site, application, share or upstream that the routes have chosen.
     pub fn set_site(&self, site: Arc<str>) {
         self.site.replace(Some(site));
     }
 
-    /// Returns the application, share or upstream that the routes have chosen, else the listener.
+    /// Returns the site, application, share or upstream that the routes have chosen, else the
+    /// listener.
     pub fn site(&self) -> Option<Arc<str>> {
         self.site.borrow().clone().or_else(|| self.listener())
+    }
+
+    /// Calls `read` with the site, else the listener, if one is recorded.
+    pub fn with_site<T>(&self, read: impl FnOnce(&Arc<str>) -> T) -> Option<T> {
+        match &*self.site.borrow() {
+            Some(site) => Some(read(site)),
+            None => self.listener.borrow().as_ref().map(read),
+        }
     }
 
     /// Records that a trusted proxy has not told the client.

@@ -71,11 +71,12 @@ pub(crate) struct Submission {
     pub(crate) may_be_taken: bool,
 }
 
-/// Carries a submission out, and answers it.
-pub(crate) async fn carry_out(mut submission: Submission, shared: &Shared) {
-    let (answer, session) = match deliver(&mut submission, shared).await {
-        Ok(session) => (ToSendmail::Sent {}, session),
-        Err(Failure { status, reason }) => (ToSendmail::Failed { status, reason }, None),
+/// Carries a submission out, and answers it. Returns the number of recipients if the mail server
+/// has taken the message, otherwise 0.
+pub(crate) async fn carry_out(mut submission: Submission, shared: &Shared) -> u32 {
+    let (answer, session, count) = match deliver(&mut submission, shared).await {
+        Ok((session, count)) => (ToSendmail::Sent {}, session, count),
+        Err(Failure { status, reason }) => (ToSendmail::Failed { status, reason }, None, 0),
     };
     // The other end may be gone, or may not read.
     let _ = timeout(GREETING_TIMEOUT, frames::send(&mut submission.answers, &answer)).await;
@@ -83,10 +84,15 @@ pub(crate) async fn carry_out(mut submission: Submission, shared: &Shared) {
     if let Some(mut session) = session {
         let _ = timeout(QUIT_TIMEOUT, session.quit()).await;
     }
+    count
 }
 
-/// Delivers the message. Returns the session with the mail server, if there was one.
-async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<Session>, Failure> {
+/// Delivers the message. Returns the session with the mail server, if there was one, and the number
+/// of recipients.
+async fn deliver(
+    submission: &mut Submission,
+    shared: &Shared,
+) -> Result<(Option<Session>, u32), Failure> {
     let first = timeout(ENVELOPE_TIMEOUT, frames::receive(&mut submission.requests)).await;
     let first = first.map_err(|_| submission_ended())?.map_err(|_| submission_ended())?;
     let (envelope, from) = envelope(&first, submission, shared)?;
@@ -125,7 +131,7 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
     if sent.is_err() && limit > 0 && !submission.may_be_taken {
         shared.refund(&submission.application, count);
     }
-    sent
+    sent.map(|session| (session, count))
 }
 
 impl Shared {

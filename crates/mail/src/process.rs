@@ -78,6 +78,7 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                     shared.usage.borrow_mut().continue_from(&application, counted);
                     let (shared, done) = (Rc::clone(&shared), done.clone());
                     tokio::task::spawn_local(async move {
+                        let mut recipients = 0;
                         let mut files = files.into_iter();
                         if let (Some(requests), Some(answers)) = (files.next(), files.next())
                             && let (Ok(requests), Ok(answers)) =
@@ -90,18 +91,18 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                                 is_to_file,
                                 may_be_taken: false,
                             };
-                            carry_out(submission, &shared).await;
+                            recipients = carry_out(submission, &shared).await;
                         }
-                        let _ = done.send(number);
+                        let _ = done.send((number, recipients));
                     });
                 }
                 Some((ToMail::Add { usage }, _)) => shared.usage.borrow_mut().add(usage),
                 Some(_) => return Err(io::Error::other("the supervisor repeats Hello")),
                 None => return Ok(()),
             },
-            Some(number) = finished.recv() => {
+            Some((number, recipients)) = finished.recv() => {
                 in_progress = in_progress.saturating_sub(1);
-                socket.send(&FromMail::Done { number })?;
+                socket.send(&FromMail::Done { number, recipients })?;
             }
             () = tokio::time::sleep(idle_time), if is_idle => {
                 socket.send(&FromMail::Idle {})?;

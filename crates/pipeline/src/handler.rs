@@ -152,6 +152,7 @@ impl Handler for RequestHandler {
         if let Some(report) = memory::report(Instant::now()) {
             self.thread.shared.log.write(Level::Notice, format_args!("{report}"));
         }
+        self.thread.count(&self.listener, record);
         let logs = progress.and_then(|progress| progress.logs);
         self.thread.log(&self.listener, logs, record);
     }

@@ -12,6 +12,7 @@ mod caches;
 mod purge;
 mod question;
 mod status;
+mod usage;
 
 use std::borrow::Cow;
 
@@ -22,6 +23,7 @@ pub use caches::*;
 pub use purge::Purge;
 pub use question::{Question, Subject};
 pub use status::*;
+pub use usage::{SiteUsage, Usage};
 
 /// Parts by their names, in the order in which they are shown.
 pub type Named<T> = IndexMap<String, T>;

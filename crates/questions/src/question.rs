@@ -13,6 +13,11 @@ pub enum Question {
     Ping,
     /// The content of `/status`.
     Status,
+    /// What each site has used in a month.
+    Usage {
+        /// The month, such as `2026-11`; this one if `None`.
+        month: Option<String>,
+    },
     /// The pools of applications by name, with the names of `fpm_get_status()`.
     Pools {
         /// The application; all if `None`.
@@ -74,7 +79,9 @@ impl Question {
     /// Returns the subject of the question.
     pub fn subject(&self) -> Subject<'_> {
         match self {
-            Question::Ping | Question::Status | Question::Pools { .. } => Subject::Server,
+            Question::Ping | Question::Status | Question::Usage { .. } | Question::Pools { .. } => {
+                Subject::Server
+            }
             Question::Tuning { application } | Question::Restart { application } => {
                 Subject::Application(application)
             }

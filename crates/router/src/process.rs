@@ -8,8 +8,8 @@
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
 //!    certificates (`certificate_reload`), retries the parts that are out (`out`, `listeners`),
-//!    answers the supervisor's pings (`ping`), and carries out commands of certificate renewal
-//!    (`command`) until it stops (`shutdown`). Questions of the control API are answered beside it
+//!    answers the supervisor's pings (`ping`), passes on what sites have used (`usage`), and
+//!    carries out commands of certificate renewal (`command`) until it stops (`shutdown`). Questions of the control API are answered beside it
 //!    (`answers`).
 
 mod answers;
@@ -49,6 +49,7 @@ mod threads;
 mod tls;
 mod traces;
 mod trigger;
+mod usage;
 
 use std::os::fd::OwnedFd;
 

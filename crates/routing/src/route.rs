@@ -57,7 +57,9 @@ pub struct Routed<'s> {
     pub effects: Effects<'s>,
     /// The action for paths that name no file, of a share with `.htaccess` files.
     pub fallback: Option<&'s Action>,
-    /// The site of the last action that belongs to one.
+    /// The site whose host the request has: the route that a variable has chosen.
+    host_site: Option<&'s Arc<str>>,
+    /// The application, share or upstream of the last action that belongs to one.
     site: Option<&'s Arc<str>>,
     /// Number of times that the request was passed on.
     passes: usize,
@@ -70,8 +72,12 @@ pub struct Routed<'s> {
 }
 
 impl Routed<'_> {
-    /// Returns the application, share or upstream that the request is for, as far as it is known.
+    /// Returns the site, application, share or upstream that the request is for, as far as it is
+    /// known.
     pub fn site(&self, step: &Step<'_>) -> Option<Arc<str>> {
+        if let Some(site) = self.host_site {
+            return Some(Arc::clone(site));
+        }
         match step {
             Step::Handle(Decision::Ask(Origin::Php(application, _))) => {
                 Some(Arc::clone(&application.name))
@@ -86,7 +92,8 @@ impl Routed<'_> {
 
     /// Returns the site of a request that is being routed.
     fn site_of(&self, request: &Request) -> Arc<str> {
-        self.site.cloned().unwrap_or_else(|| site_of(request))
+        let site = self.host_site.or(self.site);
+        site.cloned().unwrap_or_else(|| site_of(request))
     }
 }
 
@@ -211,7 +218,13 @@ impl<'s> Routing<'s> {
             next = match next {
                 Next::Pass(pass) => {
                     match pass.target(&VariableSource::of(request, self.started_at)) {
-                        Some(target) => self.target(&target, request),
+                        Some(target) => {
+                            if let CompiledPass::Variable(_) = pass {
+                                routed.host_site =
+                                    routed.host_site.or_else(|| self.site_of_route(&target));
+                            }
+                            self.target(&target, request)
+                        }
                         None => refuse(RequestError::NotFound),
                     }
                 }
@@ -239,6 +252,14 @@ impl<'s> Routing<'s> {
                 self.log.log().write_about(limit, site, Level::Error, line);
             }
             None => self.log.write(site, Level::Error, line),
+        }
+    }
+
+    /// Returns the name of the site that a route belongs to: its own, as in `routes/$site`.
+    fn site_of_route(&self, target: &Target) -> Option<&'s Arc<str>> {
+        match target {
+            Target::Route(Some(name)) => self.snapshot.route(name)?.name.as_ref(),
+            _ => None,
         }
     }
 

@@ -97,6 +97,8 @@ pub struct Listener {
 /// A list of steps.
 #[derive(Debug)]
 pub struct Route {
+    /// The name; `None` for the unnamed route.
+    pub name: Option<Arc<str>>,
     /// The steps in order.
     pub steps: Vec<RouteStep>,
     /// Index of the steps, if there are many.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_questions::Usage;
 use howdah_sys::{full_disk, regular_file};
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
@@ -19,7 +20,7 @@ use crate::options::Options;
 use crate::prototype::preflight;
 use crate::running_user::{Difference, RunningUser};
 use crate::table_reader::{self, Stamps};
-use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
+use crate::{cache_file, certificates, last_document, log_socket, state_format, store, usage_file};
 
 /// Maximum time of a task without progress.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,6 +87,10 @@ pub(crate) enum Task {
     CheckUsers(Vec<(u32, RunningUser)>),
     /// Looks at the files with tables of the running document, and reads them if one has changed.
     LookAtTables { document: Arc<Vec<u8>>, known: Option<Stamps> },
+    /// Reads what sites have used in a month from this state directory, into memory.
+    LoadUsage { directory: PathBuf, month: String },
+    /// Stores what sites have used in a month.
+    SaveUsage { directory: PathBuf, usage: Box<Usage> },
 }
 
 /// Tasks of a kind that follow each other, and fail at once while one of them hangs.
@@ -95,6 +100,8 @@ pub(crate) enum Group {
     State,
     /// Tasks that look at files with tables.
     Tables,
+    /// Tasks with files of counts, which no change needs to wait for.
+    Usage,
 }
 
 /// A document that is to be applied.
@@ -143,7 +150,9 @@ impl Task {
             | Task::Preflight(_)
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
-            | Task::LookAtTables { .. } => None,
+            | Task::LookAtTables { .. }
+            | Task::LoadUsage { .. }
+            | Task::SaveUsage { .. } => None,
         }
     }
 
@@ -156,6 +165,7 @@ impl Task {
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. } => Some(Group::State),
             Task::LookAtTables { .. } => Some(Group::Tables),
+            Task::LoadUsage { .. } | Task::SaveUsage { .. } => Some(Group::Usage),
             _ => None,
         }
     }
@@ -169,7 +179,7 @@ impl Task {
     /// slow.
     pub(crate) fn timeout(&self) -> Duration {
         match self.group() {
-            Some(Group::State) => STATE_TIMEOUT,
+            Some(Group::State | Group::Usage) => STATE_TIMEOUT,
             Some(Group::Tables) => TABLES_TIMEOUT,
             None => TIMEOUT,
         }
@@ -194,7 +204,9 @@ impl Task {
             | Task::Preflight(_)
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
-            | Task::LookAtTables { .. } => return None,
+            | Task::LookAtTables { .. }
+            | Task::LoadUsage { .. }
+            | Task::SaveUsage { .. } => return None,
         };
         let mut message = Vec::new();
         message.put_u8(kind);
@@ -290,6 +302,15 @@ impl Task {
                 let Some(files) = &options.table_files else { return Ok(None) };
                 let looked = table_reader::look(files, document, known.as_ref());
                 memory_file("tables", &looked.encode()).map(Some).map_err(text)
+            }
+            Task::LoadUsage { directory, month } => {
+                file_progress(&directory.display().to_string());
+                let found = usage_file::load(directory, month)?;
+                found.map(|found| memory_file("usage", &found)).transpose().map_err(text)
+            }
+            Task::SaveUsage { directory, usage } => {
+                file_progress(&directory.display().to_string());
+                usage_file::save(directory, usage).map(|()| None).map_err(text)
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Grants {
     pub managed: Names,
     /// Applications, by name.
     pub applications: HashMap<String, ApplicationSpec>,
+    /// Names of routes and upstreams, which requests are counted for.
+    pub sites: BTreeSet<String>,
     /// The mail server of each application, by the name in its specification.
     pub mail: HashMap<String, MailRoute>,
     /// Maximum time in which the router must have finished its requests when the server ends

@@ -72,6 +72,7 @@ mod router;
 mod running_user;
 mod safe_path;
 mod service_manager;
+mod site_counts;
 mod sockets;
 mod start_files;
 pub mod state_format;
@@ -80,6 +81,7 @@ mod table_reader;
 mod tree;
 mod unprivileged;
 mod usage;
+mod usage_file;
 mod zygote;
 
 pub use file_helper::file_progress;

@@ -17,6 +17,7 @@
 //! - `file_tasks`: passes on the files that other processes have opened and read.
 //! - `application_checks`: whether applications could start, and have their document roots.
 //! - `tables`: notices changes of files with tables.
+//! - `site_usage`: what sites have used.
 //! - `users`: whether the users of running applications are as they were.
 //! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that
 //!   are stopped or hang.
@@ -44,6 +45,7 @@ mod router_replacement;
 mod service_manager;
 mod shutdown;
 mod signals;
+mod site_usage;
 mod startup;
 mod state;
 mod succession;
@@ -95,6 +97,7 @@ impl Tree {
             self.check_users_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);
+            self.advance_usage(now);
             self.ping_router_if_due(now);
             self.watch_processes(now);
             self.look_at_control_file(now);

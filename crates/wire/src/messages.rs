@@ -50,7 +50,7 @@ pub use self::spec::{
     ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, Sandbox, WorkerScript,
 };
 pub use self::template::{FromTemplate, ToTemplate};
-pub use self::usage::Usage;
+pub use self::usage::{MAX_SITE_NAME, SiteUsed, Usage};
 pub use self::worker::ToWorker;
 pub use self::zygote::{FromZygote, ToZygote};
 

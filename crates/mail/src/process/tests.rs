@@ -223,7 +223,7 @@ fn a_message_is_delivered_in_one_conversation() {
         let mut program = peer.submit(7, &route(server.port), None);
         let sent = program.message(b"Subject: x\n\n.\nMAIL FROM:<evil@a.org>\r.\r\n").await;
         assert_eq!(sent, ToSendmail::Sent {});
-        assert_eq!(peer.done().await, FromMail::Done { number: 7 });
+        assert_eq!(peer.done().await, FromMail::Done { number: 7, recipients: 1 });
         let expected = "EHLO h.test\r\nMAIL FROM:<author@a.org>\r\nRCPT TO:<a@a.org>\r\nDATA\r\n\
                         Subject: x\r\n\r\n..\r\nMAIL FROM:<evil@a.org>\r\n..\r\n.\r\nQUIT\r\n";
         assert_eq!(server.text(), expected);
@@ -239,7 +239,7 @@ fn a_program_that_ends_before_its_text_has_sent_nothing() {
         assert!(matches!(program.answer().await, ToSendmail::Ready { .. }));
         program.send(b"half of it\n").await;
         drop(program);
-        assert_eq!(peer.done().await, FromMail::Done { number: 1 });
+        assert_eq!(peer.done().await, FromMail::Done { number: 1, recipients: 0 });
         let text = server.text();
         assert!(text.contains("MAIL FROM:<>\r\n") && !text.contains(".\r\n"), "{text}");
     });

@@ -64,12 +64,18 @@ impl PhpThread {
                 if let Some(reason) = done.retirement {
                     self.on_retirement(attached, slot, key, reason);
                 }
-                self.with_entry(key, |entry| {
+                let context = self.with_entry(key, |entry| {
                     entry.is_settled = true;
                     entry.pending.wake();
+                    Arc::clone(&entry.context)
                 });
                 if let Some(output) = attached.queue.finish(&attached.instance, slot, done) {
                     output.finish(key);
+                }
+                if let Some(context) = context
+                    && let Some(times) = context.times.get()
+                {
+                    self.count_run_time(&context.application, *times);
                 }
                 return true;
             }

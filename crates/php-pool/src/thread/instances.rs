@@ -107,7 +107,13 @@ impl PhpThread {
             if let Some(event) = self.with_entry(key, |entry| entry.pending.unfinished_log()) {
                 self.on_event(attached, slot, key, event);
             }
+            let times = attached.queue.times(key);
             attached.queue.release(&attached.instance, slot);
+            if let Some(times) = times {
+                self.with_entry(key, |entry| {
+                    self.count_run_time(&entry.context.application, times);
+                });
+            }
             let context = self.with_entry(key, |entry| {
                 entry.is_settled = true;
                 entry.pending.fail(failure.clone());

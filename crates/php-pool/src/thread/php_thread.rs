@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use howdah_http::usage::{Tally, Used};
 use howdah_sys::log::Log;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -20,6 +21,7 @@ use super::turns::Turns;
 use crate::pending::Failure;
 use crate::queue::Queue;
 use crate::request::RequestKey;
+use crate::times::Times;
 
 /// PHP state of one router thread.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub struct PhpThread {
     pub(super) spin: AnswerSpin,
     pub(super) tick: Tick,
     pub(super) turns: Turns,
+    /// Run times of scripts, by application.
+    pub used: Tally,
 }
 
 impl PhpThread {
@@ -58,6 +62,7 @@ impl PhpThread {
             spin: AnswerSpin::default(),
             tick: Tick::default(),
             turns: Turns::default(),
+            used: Tally::default(),
         })
     }
 
@@ -114,6 +119,11 @@ impl PhpThread {
             self.spin.end_request();
             drop(entry);
         }
+    }
+
+    /// Counts the run time of a script that has ended.
+    pub(super) fn count_run_time(&self, application: &Arc<str>, times: Times) {
+        self.used.add(application, Used { php_us: times.ran, ..Used::default() });
     }
 
     pub(super) fn wake_drainer(&self) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use howdah_http::drain::HandedOver;
+use howdah_http::usage::Used;
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_routing::snapshot::Snapshot;
 use howdah_upstream::servers::upstream::Upstream;
@@ -12,6 +13,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::listener::{Accepted, ListeningSocket};
+
+/// What sites have used; one may be there several times.
+pub type SitesUsed = Vec<(Arc<str>, Used)>;
 
 /// A command to a router thread. `done` is sent when the thread has carried it out.
 #[derive(Debug)]
@@ -54,8 +58,8 @@ pub enum ThreadCommand {
         /// Site that they belong to; `None` for all.
         site: Option<u64>,
     },
-    /// Show that the thread works. The channel is sent the answer.
-    Ping(oneshot::Sender<()>),
+    /// Show that the thread works, and hand over what sites have used.
+    Ping(oneshot::Sender<SitesUsed>),
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.

@@ -1,6 +1,7 @@
 //! Commands to the control thread, from certificate renewal. It carries them out one after the
 //! other. A [`Question`] of the control API does not wait for them.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -15,6 +16,7 @@ use super::control_thread::ControlThread;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
+use super::usage::UsageReports;
 
 /// Sends commands and questions to the control thread. Every command waits for those before it.
 #[derive(Debug, Clone)]
@@ -26,6 +28,7 @@ pub(super) struct Commands {
     pub(super) sandbox: Arc<RouterSandbox>,
     pub(super) php: Arc<[(String, String)]>,
     pub(super) certificates: AcmeReports,
+    pub(super) usage: Rc<UsageReports>,
     /// The start of the router, for the status.
     pub(super) started: (SystemTime, Instant),
 }
@@ -49,6 +52,7 @@ impl Commands {
             sandbox: Arc::clone(&control.sandbox),
             php: php.into(),
             certificates,
+            usage: Rc::clone(&control.usage),
             started: (SystemTime::now(), Instant::now()),
         };
         (commands, receiver)

@@ -27,6 +27,7 @@ use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use super::trigger::{CHANGE_TIMEOUT, LOOK_TIMEOUT, START_TIMEOUT};
+use super::usage::UsageReports;
 
 /// State of the control thread. Other files of this folder add its functions.
 pub(super) struct ControlThread {
@@ -39,6 +40,8 @@ pub(super) struct ControlThread {
     /// The certificate store. A bundle that a listener names stays until none does.
     pub(super) certificates: Certificates,
     pub(super) programs: Programs,
+    /// What sites have used.
+    pub(super) usage: Rc<UsageReports>,
     /// Addresses of servers that are configured by name.
     pub(super) names: Names,
     /// Requests of the router threads.
@@ -101,6 +104,10 @@ impl ControlThread {
             }
             FromSupervisor::NameFiles {} => {
                 names::files::FILES.take(descriptors);
+                Ok(())
+            }
+            FromSupervisor::Usage { number, error } => {
+                self.usage.answered(number, error, descriptors.into_iter().next());
                 Ok(())
             }
             message => self.pools.on_message(message, descriptors),
@@ -231,6 +238,10 @@ impl ControlThread {
     ) -> Result<(), String> {
         if let FromSupervisor::Ping { number } = message {
             self.answer_ping(number);
+            return Ok(());
+        }
+        if let FromSupervisor::Usage { number, error } = message {
+            self.usage.answered(number, error, descriptors.into_iter().next());
             return Ok(());
         }
         if matches!(message, FromSupervisor::Hurry {}) {

@@ -1,15 +1,13 @@
 //! Answers the supervisor's question whether the router works. All router threads take part, so
-//! none can hang unnoticed.
+//! none can hang unnoticed. With the answer go the counts of sites.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_pipeline::thread::ThreadCommand;
 use howdah_wire::messages::ToSupervisor;
 use tokio::task::spawn_local;
 
 use super::control_thread::ControlThread;
-use super::threads::send_and_wait;
 
 /// Length of the line about parts that are out, in bytes.
 const MAX_SUMMARY: usize = 200;
@@ -17,10 +15,11 @@ const MAX_SUMMARY: usize = 200;
 impl ControlThread {
     /// Answers when all router threads have. Does not wait.
     pub(super) fn answer_ping(&self, number: u32) {
-        let (link, threads) = (Rc::clone(&self.link), self.threads.clone());
+        let (usage, threads) = (Rc::clone(&self.usage), self.threads.clone());
+        let link = Rc::clone(&self.link);
         let out = self.out.summary(MAX_SUMMARY);
         spawn_local(async move {
-            send_and_wait(&threads, ThreadCommand::Ping).await;
+            let _ = usage.report().await;
             let (mut active, mut idle, mut requests) = (0, 0, 0);
             for counters in threads.iter().map(|thread| thread.counters()) {
                 let busy = counters.active.load(Relaxed);

@@ -47,10 +47,16 @@ impl ControlThread {
             idle_until: (now + IDLE_GRACE).into(),
             tunnels_until: deadline.map(Into::into),
         });
+        if graceful {
+            self.usage.report_until_end();
+        } else {
+            self.usage.report_last().await;
+        }
         let mode = self.finish_connections(graceful, handed_over, deadline).await?;
         if mode == Mode::Unchanged && graceful {
             self.finish_scripts(deadline).await?;
         }
+        self.usage.report_last().await;
         self.close_caches().await;
         self.shared.log.write(Level::Notice, "exiting");
         self.link.send(&ToSupervisor::Finished {})?;

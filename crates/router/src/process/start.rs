@@ -41,6 +41,7 @@ use super::programs::Programs;
 use super::sandbox::RouterSandbox;
 use super::threads::{Threads, thread_count};
 use super::trigger::{StartPolicy, Trigger};
+use super::usage::UsageReports;
 
 /// Length of a router thread's turn on a processor while others want it. Most of its work takes
 /// less.
@@ -124,6 +125,7 @@ fn control_thread(
     let mut pools = Pools::new(Rc::clone(link), Arc::clone(&shared), threads.clone());
     pools.generation = hello.generation;
     pools.required = hello.required;
+    let usage = UsageReports::new(Rc::clone(link), threads.clone());
     let control = ControlThread {
         link: Rc::clone(link),
         shared,
@@ -132,6 +134,7 @@ fn control_thread(
         pools,
         certificates: hello.certificates,
         programs: Programs::default(),
+        usage,
         names: Names::new(log),
         thread_requests,
         questions: unbounded_channel(),

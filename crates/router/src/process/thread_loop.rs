@@ -85,7 +85,11 @@ async fn carry_out_commands(
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::ForgetDirectives { site } => thread.engines.forget(site),
-            ThreadCommand::Ping(answer) => drop(answer.send(())),
+            ThreadCommand::Ping(answer) => {
+                if let Err(unread) = answer.send(thread.take_used()) {
+                    thread.count_again(unread);
+                }
+            }
             ThreadCommand::Serve(accepted) => connection::start(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));

@@ -64,11 +64,12 @@ impl Threads {
     }
 }
 
-/// Sends a command to each of these threads. The future waits until all have carried it out.
-pub(super) fn send_and_wait(
+/// Sends a command to each of these threads. The future waits until all have carried it out, and
+/// returns their answers; a thread that has ended has none.
+pub(super) fn send_and_wait<T>(
     threads: &[ThreadHandle],
-    command: impl Fn(oneshot::Sender<()>) -> ThreadCommand,
-) -> impl Future<Output = ()> {
+    command: impl Fn(oneshot::Sender<T>) -> ThreadCommand,
+) -> impl Future<Output = Vec<T>> {
     let send = |thread: &ThreadHandle| {
         let (done, wait) = oneshot::channel();
         thread.send(command(done));
@@ -76,9 +77,11 @@ pub(super) fn send_and_wait(
     };
     let waits: Vec<_> = threads.iter().map(send).collect();
     async {
+        let mut answers = Vec::with_capacity(waits.len());
         for wait in waits {
-            let _ = wait.await;
+            answers.extend(wait.await);
         }
+        answers
     }
 }
 

@@ -73,8 +73,9 @@ impl Snapshot {
                     captures: step.captures,
                 });
                 let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
-                let name = route.name.clone().unwrap_or_default();
-                (name, Route { steps: steps.collect(), index })
+                let name = route.name.as_deref().map(Arc::from);
+                let compiled = Route { name, steps: steps.collect(), index };
+                (route.name.clone().unwrap_or_default(), compiled)
             })
             .collect();
         let applications = config

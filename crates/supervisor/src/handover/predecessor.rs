@@ -40,8 +40,11 @@ struct HandedOver {
 pub(crate) enum Instruction {
     /// No message has arrived.
     None,
-    /// This server takes over. With the recipients of the applications' mail.
-    TakeOver(Vec<MailUsage>),
+    /// This server takes over. With the recipients of the applications' mail, and the counts of
+    /// sites as JSON.
+    TakeOver(Vec<MailUsage>, Vec<u8>),
+    /// Further counts of sites.
+    Used(Vec<u8>),
     /// The old server has ended.
     Ended,
 }
@@ -142,9 +145,17 @@ impl Predecessor {
             Some(Ok(Received::Packet(length, descriptors))) => {
                 match ToSuccessor::decode(&buffer[..length]) {
                     Ok(ToSuccessor::TakeOver {}) => {
-                        let mail = read_memory_file(descriptors, u64::MAX).ok();
-                        let usage = mail.and_then(|mail| take_mail_usage(&mail).ok());
-                        Instruction::TakeOver(usage.unwrap_or_default())
+                        let mut files = descriptors.into_iter();
+                        let mut next = || {
+                            let file = files.next().into_iter().collect();
+                            read_memory_file(file, u64::MAX).unwrap_or_default()
+                        };
+                        let mail = take_mail_usage(&next()).unwrap_or_default();
+                        Instruction::TakeOver(mail, next())
+                    }
+                    Ok(ToSuccessor::Used {}) => {
+                        let counts = read_memory_file(descriptors, u64::MAX);
+                        Instruction::Used(counts.unwrap_or_default())
                     }
                     _ => Instruction::None,
                 }
@@ -287,11 +298,14 @@ mod tests {
         let minutes = vec![(7, 3), (9, 1)];
         let usage = vec![MailUsage { application: "blog".to_owned(), minutes }; 5000];
         let mail = memory_file("mail", &put_mail_usage(&usage)).unwrap();
-        packet::send(&ours, &take_over, &[mail.as_fd()]).unwrap();
-        assert_eq!(predecessor.instruction(), Instruction::TakeOver(usage));
+        let counts = memory_file("usage", b"[]").unwrap();
+        packet::send(&ours, &take_over, &[mail.as_fd(), counts.as_fd()]).unwrap();
+        assert_eq!(predecessor.instruction(), Instruction::TakeOver(usage, b"[]".to_vec()));
+        packet::send(&ours, &ToSuccessor::Used {}.encode(), &[counts.as_fd()]).unwrap();
+        assert_eq!(predecessor.instruction(), Instruction::Used(b"[]".to_vec()));
         // A server of an earlier version counts for itself.
         packet::send(&ours, &take_over, &[]).unwrap();
-        assert_eq!(predecessor.instruction(), Instruction::TakeOver(Vec::new()));
+        assert_eq!(predecessor.instruction(), Instruction::TakeOver(Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -166,15 +166,30 @@ impl Successor {
     }
 
     /// Tells the new server to take over. `mail` are the recipients of the applications' mail,
-    /// encoded.
-    pub(crate) fn hand_over(&mut self, mail: &[u8], now: Instant) -> Result<(), String> {
+    /// encoded, `usage` the counts of sites.
+    pub(crate) fn hand_over(
+        &mut self,
+        mail: &[u8],
+        usage: &[u8],
+        now: Instant,
+    ) -> Result<(), String> {
         self.limit = TAKE_OVER_TIMEOUT;
         self.deadline = Some(now + self.limit);
-        let sent = memory_file("mail", mail).and_then(|mail| {
+        let files =
+            memory_file("mail", mail).and_then(|mail| Ok([mail, memory_file("usage", usage)?]));
+        let sent = files.and_then(|files| {
             let take_over = ToSuccessor::TakeOver {}.encode();
-            packet::send(&self.socket, &take_over, &[mail.as_fd()]).map_err(io::Error::from)
+            let files = files.each_ref().map(AsFd::as_fd);
+            packet::send(&self.socket, &take_over, &files).map_err(io::Error::from)
         });
         sent.map_err(|error| format!("cannot tell the new server to take over: {error}"))
+    }
+
+    /// Sends counts of sites to the new server, which has taken over.
+    pub(crate) fn send_usage(&self, usage: &[u8]) -> io::Result<()> {
+        let file = memory_file("usage", usage)?;
+        let message = ToSuccessor::Used {}.encode();
+        packet::send(&self.socket, &message, &[file.as_fd()]).map_err(io::Error::from)
     }
 
     /// Records that the new server has taken over.
@@ -283,7 +298,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(successor.late(now), None);
         assert!(successor.late(now + START_TIMEOUT * 2).unwrap().contains("within 120 s"));
-        successor.hand_over(&[], now).unwrap();
+        successor.hand_over(&[], &[], now).unwrap();
         assert!(successor.late(now + TAKE_OVER_TIMEOUT).unwrap().contains("within 10 s"));
         successor.settle();
         assert_eq!((successor.late(now + START_TIMEOUT * 2), successor.due()), (None, None));

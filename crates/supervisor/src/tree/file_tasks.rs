@@ -139,6 +139,8 @@ impl Tree {
             Task::CheckApplications(checked) => self.applications_checked(&checked, outcome),
             Task::CheckUsers(_) => self.users_checked(outcome),
             Task::LookAtTables { .. } => self.tables_looked_at(outcome),
+            Task::LoadUsage { month, .. } => self.usage_loaded(&month, outcome),
+            Task::SaveUsage { usage, .. } => self.usage_saved(&usage.month, &outcome),
         }
     }
 

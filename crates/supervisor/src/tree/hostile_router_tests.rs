@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, FromSupervisor, SiteUsed, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..23, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..25, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -61,6 +61,17 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             19 => ToSupervisor::OpenCache { path: name },
             20 => ToSupervisor::OpenNameFiles {},
             21 => ToSupervisor::CheckFiles { application },
+            22 => {
+                let used = SiteUsed {
+                    site: name,
+                    requests: number,
+                    received: number,
+                    sent: number,
+                    php_us: number,
+                };
+                ToSupervisor::Used { sites: vec![used; short as usize] }
+            }
+            23 => ToSupervisor::ReadUsage { number: short, month: Some(name) },
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,
@@ -274,4 +285,60 @@ fn a_certificate_is_taken_from_memory_and_from_no_file() {
     let answers = model.send(&store, &[memory]).unwrap();
     let expected = FromSupervisor::Stored { error: String::new() };
     assert_eq!(answers.first().map(|answer| &answer.0), Some(&expected));
+}
+
+/// Sends counts for these sites, and returns the counts of a month.
+fn count(model: &mut Model, sites: &[String], month: Option<&str>) -> Result<String, String> {
+    for some in sites.chunks(500) {
+        let used = some.iter().map(|site| {
+            let (requests, most) = (1, u64::MAX);
+            let site = site.clone();
+            SiteUsed { site, requests, received: most, sent: most, php_us: most }
+        });
+        ask(model, &ToSupervisor::Used { sites: used.collect() });
+    }
+    let question = ToSupervisor::ReadUsage { number: 7, month: month.map(str::to_owned) };
+    for (answer, files) in ask(model, &question) {
+        if let FromSupervisor::Usage { number: 7, error } = answer {
+            let text = crate::memory::read_memory_file(files, u64::MAX);
+            return if error.is_empty() {
+                Ok(text.map(|text| String::from_utf8(text).unwrap()).unwrap_or_default())
+            } else {
+                Err(error)
+            };
+        }
+    }
+    Err("no answer".to_owned())
+}
+
+#[test]
+fn a_router_cannot_count_for_names_without_end_nor_lower_a_count() {
+    let mut model = Model::new(true).unwrap();
+    let mut names: Vec<_> = (0..12_000).map(|number| format!("made up {number}")).collect();
+    names.extend(["good".to_owned(), "x".repeat(300), "a\"\n\u{1b}".to_owned()]);
+    let text = count(&mut model, &names, None).unwrap();
+    let usage = crate::usage_file::parse(text.as_bytes()).unwrap();
+    assert_eq!(usage.sites.len(), 10_002, "10000, the known one, and one for all others");
+    assert_eq!((usage.sites["good"].requests, usage.sites["(other)"].requests), (1, 2002));
+    let first = usage.sites["good"];
+    let text = count(&mut model, &["good".to_owned()], None).unwrap();
+    let second = crate::usage_file::parse(text.as_bytes()).unwrap().sites["good"];
+    assert_eq!((second.requests, second.sent), (2, first.sent), "the highest number stays");
+}
+
+#[test]
+fn a_router_reads_counts_of_months_and_no_other_files() {
+    let mut model = Model::new(true).unwrap();
+    for month in ["../conf", "", "2026-1", "2026-13", "2026-11/../../x"] {
+        assert!(count(&mut model, &[], Some(month)).unwrap_err().contains("2026-11"), "{month}");
+    }
+    let none = count(&mut model, &[], Some("2001-01"));
+    assert_eq!(none.as_deref(), Ok("{\"month\":\"2001-01\",\"sites\":{}}"));
+    let stored = r#"{"month": "2001-02", "sites": {"shop": {"requests": 5}}}"#;
+    fs::write(model.path("state/usage-2001-02.json"), stored).unwrap();
+    assert!(count(&mut model, &[], Some("2001-02")).unwrap().contains("\"requests\":5"));
+    for year in 3000..3100 {
+        assert!(count(&mut model, &[], Some(&format!("{year}-01"))).is_ok());
+    }
+    assert!(count(&mut model, &["good".to_owned()], None).unwrap().contains("good"));
 }

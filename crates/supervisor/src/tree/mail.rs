@@ -281,8 +281,11 @@ impl Tree {
                 }
             };
             match FromMail::decode(&buffer[..length]) {
-                Ok(FromMail::Done { number }) => {
+                Ok(FromMail::Done { number, recipients }) => {
                     if let Some((id, _)) = self.mail.in_progress.remove(&number) {
+                        if let Some(name) = self.applications.get(&id).map(|app| app.name.clone()) {
+                            self.mail_sent(&name, recipients);
+                        }
                         self.submission_ended(id);
                     }
                 }

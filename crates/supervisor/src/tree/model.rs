@@ -54,6 +54,7 @@ impl Model {
                 prefixes: vec!["good.".to_owned()],
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
+            sites: BTreeSet::new(),
             mail: HashMap::new(),
             shutdown_timeout: None,
         };
@@ -134,6 +135,10 @@ impl Model {
             FromSupervisor::FileRead { .. } => files.iter().all(|file| {
                 let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 text.is_ok_and(|text| text.contains("good.pem"))
+            }),
+            FromSupervisor::Usage { .. } => files.iter().all(|file| {
+                let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                text.is_ok_and(|text| text.starts_with("{\"month\":"))
             }),
             // Each process of the system can read them.
             FromSupervisor::NameFiles {} => files.iter().all(|file| {

@@ -57,6 +57,8 @@ impl Tree {
             Message::Pong { number, active, idle, requests, out } => {
                 self.router_answered(number, RouterNumbers { active, idle, requests }, &out);
             }
+            Message::Used { sites } => self.sites_used(sites),
+            Message::ReadUsage { number, month } => self.read_usage(number, month),
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),
             Message::Prepared { generation } => self.commit(generation),

@@ -324,6 +324,8 @@ fn is_permitted(message: &ToSupervisor, role: Role) -> bool {
         | Message::Stop { .. }
         | Message::Unload { .. }
         | Message::OpenLog { .. }
+        | Message::Used { .. }
+        | Message::ReadUsage { .. }
         | Message::OpenNameFiles {} => true,
         Message::Bind { .. } | Message::OpenCache { .. } | Message::ReadFile { .. } => {
             role == Role::Next

@@ -97,6 +97,7 @@ impl Tree {
 
     /// Kills the remaining processes and waits for them. Returns how the server ended.
     pub(super) fn finish(&mut self) -> Ending {
+        self.finish_usage();
         let is_graceful = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.is_graceful);
         let router = self.router.take();
         let mut killed: Vec<_> = router.iter().map(|router| router.pid).collect();

@@ -14,6 +14,7 @@ use super::id::Id;
 use super::mail::MailState;
 use super::refusals::Refusals;
 use super::router_replacement::Replacement;
+use super::site_usage::UsageState;
 use super::tables::Tables;
 use super::unwritable::Unwritable;
 use super::upgrade::Upgrade;
@@ -69,6 +70,7 @@ pub(super) struct Tree {
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
     pub(super) mail: MailState,
+    pub(super) usage: UsageState,
     /// The server continues if the first document cannot be run: the administrator can correct it
     /// through the control API.
     pub(super) can_be_corrected: bool,
@@ -159,6 +161,7 @@ impl Tree {
             pid_file: None,
             control: ControlState::default(),
             mail: MailState::default(),
+            usage: UsageState::default(),
             can_be_corrected: false,
             router: None,
             router_backoff: Backoff::default(),

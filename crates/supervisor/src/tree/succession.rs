@@ -53,6 +53,7 @@ impl Tree {
         }
         self.control_groups.share(true);
         self.upgrade.is_standby = true;
+        self.usage.counts.stand_by();
         self.upgrade.predecessor = Some(predecessor);
         Ok(())
     }
@@ -72,13 +73,18 @@ impl Tree {
         let Some(predecessor) = self.upgrade.predecessor.clone() else { return };
         match predecessor.instruction() {
             Instruction::None => {}
-            Instruction::TakeOver(mail) => {
+            Instruction::Used(counts) => self.predecessor_counted(&counts),
+            Instruction::TakeOver(mail, counts) => {
                 self.inherit_mail_usage(mail);
+                self.inherit_usage(&counts);
                 self.take_over(&predecessor);
             }
             Instruction::Ended => {
                 predecessor.forget();
                 self.upgrade.predecessor = None;
+                if self.upgrade.is_standby {
+                    self.inherit_usage(b"[]");
+                }
                 self.control_groups.share(false);
                 self.control_groups.adopt(predecessor.control_groups());
                 if self.upgrade.is_standby && !self.has_served {

@@ -273,13 +273,13 @@ impl Tree {
     }
 
     fn hand_over(&mut self) {
+        let usage = self.hand_usage_over();
         let Stage::Starting(successor) = &mut self.upgrade.stage else { return };
         if let Some(file) = &mut self.pid_file {
             file.release();
         }
-        if let Err(problem) =
-            successor.hand_over(&put_mail_usage(&self.mail.all_usage()), Instant::now())
-        {
+        let mail = put_mail_usage(&self.mail.all_usage());
+        if let Err(problem) = successor.hand_over(&mail, &usage, Instant::now()) {
             self.fail_upgrade(&problem);
         }
     }
@@ -290,6 +290,7 @@ impl Tree {
             return;
         };
         successor.settle();
+        self.usage.counts.handed_over();
         let (pid, version) = (successor.pid, successor.version().to_owned());
         self.log.write(
             Level::Notice,
@@ -341,6 +342,7 @@ impl Tree {
             successor.kill();
         }
         self.upgrade.stage = Stage::None;
+        self.usage.counts.keep();
         let line = format_args!("the upgrade has failed, and this server continues: {problem}");
         self.log.write(Level::Alert, line);
         self.own_again();
@@ -395,6 +397,7 @@ impl Tree {
     /// Serves again after the new server has died.
     fn serve_again(&mut self) {
         self.shutdown = None;
+        self.inherit_usage(b"[]");
         self.announce_main_process(std::process::id());
         self.own_again();
         // The router has stopped accepting connections; another one is started.

@@ -93,6 +93,7 @@ impl Tree {
             .chain(self.programs.due())
             .chain(self.replacement.due(now))
             .chain(self.tables.due())
+            .chain(self.usage.counts.due(now))
             .chain(self.application_checks.due().filter(|_| self.has_served))
             .chain(self.users.due().filter(|_| self.has_served && self.has_users()))
             .chain(self.file_helpers.due())

@@ -52,8 +52,9 @@ messages! {
             /// Directories of the control groups that the server has created.
             control_groups: Vec<String>,
         }
-        /// The successor is the server from now on. Descriptor: a memfd with the recipients of the
-        /// applications' mail ([`put_mail_usage`](super::put_mail_usage)).
+        /// The successor is the server from now on. Descriptors: a memfd with the recipients of the
+        /// applications' mail ([`put_mail_usage`](super::put_mail_usage)), and one with the counts of
+        /// sites as JSON.
         4 TakeOver {}
         /// The document at its source is refused, and another one is served. Before `Server`, and
         /// only in this case.
@@ -63,6 +64,9 @@ messages! {
             /// The reason of the last refusal.
             reason: String,
         }
+        /// Counts of sites since `TakeOver`, or the last message, from a server that finishes its
+        /// requests. Descriptor: a memfd with them as JSON.
+        6 Used {}
     }
 }
 

@@ -118,6 +118,8 @@ messages! {
         1 Done {
             /// Number of the submission.
             number: u32,
+            /// Number of recipients, if a mail server has taken the message; otherwise 0.
+            recipients: u32,
         }
         /// The process is idle. The supervisor closes the socket unless it has sent a message
         /// meanwhile, and the process ends.

@@ -7,7 +7,7 @@ use super::field::Field;
 use super::outcome::{ChangeOutcome, Restart};
 use super::prototype::Stack;
 use super::spec::Problem;
-use super::usage::Usage;
+use super::usage::{SiteUsed, Usage};
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
@@ -173,6 +173,18 @@ messages! {
             requests: u64,
             /// The parts of the configuration that are out, in a line; empty if there are none.
             out: String,
+        }
+        /// What sites have used since the last message.
+        26 Used {
+            /// The sites.
+            sites: Vec<SiteUsed>,
+        }
+        /// Asks what sites have used in a month; answered with `Usage`.
+        27 ReadUsage {
+            /// Number of the question at the router.
+            number: u32,
+            /// The month, such as `2026-11`; this one if `None`.
+            month: Option<String>,
         }
     }
 }
@@ -354,6 +366,13 @@ messages! {
         }
         /// Another change waits for the one that is being made, which must not take long now.
         33 Hurry {}
+        /// Result of `ReadUsage`. Descriptor: a memfd with the counts as JSON.
+        36 Usage {
+            /// As given to `ReadUsage`.
+            number: u32,
+            /// Error message; empty on success.
+            error: String,
+        }
         /// Answer to `Prepared`: the configuration is stored, and applies from now on.
         18 Commit {
             /// As given to `Apply`.

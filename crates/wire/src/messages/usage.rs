@@ -21,3 +21,22 @@ record! {
         delay_us: u64,
     }
 }
+
+record! {
+    /// What requests of a site have used.
+    SiteUsed {
+        /// Name of the site, at most [`MAX_SITE_NAME`] bytes.
+        site: String,
+        /// Number of requests.
+        requests: u64,
+        /// Bytes of requests.
+        received: u64,
+        /// Bytes of responses.
+        sent: u64,
+        /// Run time of PHP scripts in microseconds.
+        php_us: u64,
+    }
+}
+
+/// Maximum length of the name of a site in counts, in bytes.
+pub const MAX_SITE_NAME: usize = 255;

@@ -1,0 +1,144 @@
+//! What sites have used: passes the counts of the threads on to the supervisor, which adds them up
+//! and keeps them, and gets its answers for the control API.
+//!
+//! Counts are passed on with each answer to a ping, for each question, and at the end. A router that
+//! is killed loses those since the last ping.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_http::usage::Used;
+use howdah_pipeline::thread::ThreadCommand;
+use howdah_sys::packets::from_memory;
+use howdah_wire::messages::{MAX_SITE_NAME, SiteUsed, ToSupervisor};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use super::link::Link;
+use super::threads::{Threads, send_and_wait};
+
+/// Maximum number of sites in a message, which has a maximum length.
+const SITES_OF_MESSAGE: usize = 256;
+
+/// Interval at which counts are passed on while the router finishes its requests.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Maximum time for the threads' last counts.
+const LAST_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The counts of a month as JSON. Error: the reason why they are not known.
+type Answer = Result<Vec<u8>, String>;
+
+/// Passes counts on to the supervisor.
+#[derive(Debug)]
+pub(super) struct UsageReports {
+    link: Rc<Link>,
+    threads: Threads,
+    /// Number of the last question.
+    last: Cell<u32>,
+    waiting: RefCell<HashMap<u32, oneshot::Sender<Answer>>>,
+}
+
+impl UsageReports {
+    /// Creates the reports of these threads.
+    pub(super) fn new(link: Rc<Link>, threads: Threads) -> Rc<Self> {
+        let (last, waiting) = (Cell::default(), RefCell::default());
+        Rc::new(UsageReports { link, threads, last, waiting })
+    }
+
+    /// Passes the counts of all threads on, when all have answered.
+    pub(super) async fn report(&self) -> io::Result<()> {
+        let mut sites = HashMap::<Arc<str>, Used>::new();
+        for (site, used) in
+            send_and_wait(&self.threads, ThreadCommand::Ping).await.into_iter().flatten()
+        {
+            sites.entry(site).or_default().add(used);
+        }
+        messages(sites).iter().try_for_each(|message| self.link.send(message))
+    }
+
+    /// Passes counts on before the threads end, or after they have finished.
+    pub(super) async fn report_last(&self) {
+        let _ = timeout(LAST_TIMEOUT, self.report()).await;
+    }
+
+    /// Passes counts on now and then: a router that finishes its requests is not pinged.
+    pub(super) fn report_until_end(self: &Rc<Self>) {
+        let reports = Rc::clone(self);
+        spawn_local(async move {
+            loop {
+                sleep(INTERVAL).await;
+                if reports.report().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Returns the counts of a month, such as `2026-11`, or of this one, up to now.
+    pub(super) async fn of_month(&self, month: Option<String>) -> Answer {
+        self.report().await.map_err(|error| error.to_string())?;
+        let number = self.last.get().wrapping_add(1);
+        self.last.set(number);
+        let (done, answer) = oneshot::channel();
+        self.waiting.borrow_mut().insert(number, done);
+        let question = ToSupervisor::ReadUsage { number, month };
+        self.link.send(&question).map_err(|error| error.to_string())?;
+        answer.await.unwrap_or_else(|_| Err("the server is being stopped".to_owned()))
+    }
+
+    /// Takes the supervisor's answer.
+    pub(super) fn answered(&self, number: u32, error: String, text: Option<OwnedFd>) {
+        let Some(done) = self.waiting.borrow_mut().remove(&number) else { return };
+        let answer = if error.is_empty() {
+            from_memory(text, u64::MAX).map_err(|error| error.to_string())
+        } else {
+            Err(error)
+        };
+        let _ = done.send(answer);
+    }
+}
+
+/// Returns the messages for counts. A name that is too long is cut: it is the path of a directory.
+fn messages(sites: HashMap<Arc<str>, Used>) -> Vec<ToSupervisor> {
+    let counts = sites.into_iter().map(|(site, used)| {
+        let Used { requests, received, sent, php_us } = used;
+        let site = site[..site.floor_char_boundary(MAX_SITE_NAME)].to_owned();
+        SiteUsed { site, requests, received, sent, php_us }
+    });
+    let counts: Vec<_> = counts.collect();
+    counts
+        .chunks(SITES_OF_MESSAGE)
+        .map(|sites| ToSupervisor::Used { sites: sites.to_vec() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_wire::messages::MAX_MESSAGE;
+
+    use super::*;
+
+    #[test]
+    fn the_counts_of_many_sites_with_long_names_fit_messages() {
+        let used = Used { requests: 1, received: 2, sent: 3, php_us: 4 };
+        let name = |number: u32| Arc::from(format!("/{number}/{}", "é".repeat(500)));
+        let all = messages((0..1000).map(|number| (name(number), used)).collect());
+        assert_eq!(all.len(), 4);
+        let mut count = 0;
+        for message in all {
+            assert!(message.encode().len() < MAX_MESSAGE);
+            let ToSupervisor::Used { sites } = message else { panic!() };
+            assert!(sites.iter().all(|site| site.site.len() <= MAX_SITE_NAME && site.sent == 3));
+            count += sites.len();
+        }
+        assert_eq!(count, 1000);
+        assert!(messages(HashMap::new()).is_empty());
+    }
+}
