@@ -18,3 +18,4 @@ mod stopped;
 mod systemd;
 mod thirty_sites;
 mod upgrade;
+mod usage;

@@ -1,6 +1,7 @@
 //! Arguments of the commands that use the control API.
 
 pub(crate) mod sites;
+pub mod usage;
 
 use std::path::PathBuf;
 
@@ -369,6 +370,8 @@ pub enum Command {
     Limits(LimitsArgs),
     /// Show and purge the stored pages of a running server
     Cache(CacheArgs),
+    /// Show what sites of a running server have used
+    Site(SiteArgs),
     /// Check that a running server answers, for health checks
     Ping(PingArgs),
     /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
@@ -380,8 +383,6 @@ pub enum Command {
     Reload(ReloadArgs),
     /// Replace the running server by the program file as it is now, without refusing a connection
     Upgrade(UpgradeArgs),
-    /// Add, show, check and change sites, each of which is a file of a few lines
-    Site(SiteArgs),
     /// Run a script with the PHP, the settings, the environment and the user of a site
     Php(PhpArgs),
     /// Compare the pages of a running site in worker mode with those of the classic mode

@@ -23,6 +23,7 @@ mod sites;
 mod status;
 mod top;
 mod tune;
+mod usage;
 mod worker_check;
 
 use std::path::Path;

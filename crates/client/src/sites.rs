@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use crate::args::sites::{SiteArgs, SiteCommand};
 use crate::failure::Failure;
+use crate::usage;
 
 use self::document::Document;
 
@@ -72,23 +73,24 @@ pub enum Severity {
 
 /// Runs a command about sites.
 pub(super) fn run(args: SiteArgs, machine: &dyn Machine) -> Result<(), Failure> {
-    let document = Document::open(&args.server, args.config.as_deref(), machine)?;
+    let document = || Document::open(&args.server, args.config.as_deref(), machine);
     match args.command {
-        SiteCommand::Add(add) => add::run(document, &add, machine),
-        SiteCommand::List { names: true, .. } => list::names(&document),
-        SiteCommand::List { json, .. } => list::run(&document, json),
-        SiteCommand::Show { name, json } => show::run(&document, &name, json),
-        SiteCommand::Expand { name } => show::expand(&document, &name),
-        SiteCommand::Edit { name } => edit::run(&document, &name),
-        SiteCommand::Enable { names } => change::enable(&document, &names, true),
-        SiteCommand::Disable { names } => change::enable(&document, &names, false),
-        SiteCommand::Remove { name } => change::remove(&document, &name),
-        SiteCommand::Rename { old, new } => change::rename(&document, &old, &new),
-        SiteCommand::Restart { names } => change::restart(&document, &names),
-        SiteCommand::Logs { name, follow, lines } => logs::run(&document, &name, follow, lines),
+        SiteCommand::Add(add) => add::run(document()?, &add, machine),
+        SiteCommand::List { names: true, .. } => list::names(&document()?),
+        SiteCommand::List { json, .. } => list::run(&document()?, json),
+        SiteCommand::Show { name, json } => show::run(&document()?, &name, json),
+        SiteCommand::Expand { name } => show::expand(&document()?, &name),
+        SiteCommand::Edit { name } => edit::run(&document()?, &name),
+        SiteCommand::Enable { names } => change::enable(&document()?, &names, true),
+        SiteCommand::Disable { names } => change::enable(&document()?, &names, false),
+        SiteCommand::Remove { name } => change::remove(&document()?, &name),
+        SiteCommand::Rename { old, new } => change::rename(&document()?, &old, &new),
+        SiteCommand::Usage(usage) => usage::run(&args.server, &usage),
+        SiteCommand::Restart { names } => change::restart(&document()?, &names),
+        SiteCommand::Logs { name, follow, lines } => logs::run(&document()?, &name, follow, lines),
         SiteCommand::Check { names, file, syntax, json } => {
             let machine = (!syntax).then_some(machine);
-            check::run(&document, &names, file.as_deref(), machine, json)
+            check::run(&document()?, &names, file.as_deref(), machine, json)
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::Server;
+use super::usage::UsageArgs;
 
 /// Arguments of `site`.
 #[derive(Debug, Args)]
@@ -137,6 +138,8 @@ Exit status: 0 no errors (warnings and notes do not count), 1 errors, 2 mistake 
         #[arg(value_parser = name)]
         new: String,
     },
+    /// Show what sites have used in a month: requests, bytes, PHP's seconds, mails
+    Usage(UsageArgs),
 }
 
 /// Arguments of `site add`.
