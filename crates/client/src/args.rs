@@ -370,7 +370,7 @@ pub enum Command {
     Limits(LimitsArgs),
     /// Show and purge the stored pages of a running server
     Cache(CacheArgs),
-    /// Show what sites of a running server have used
+    /// Add, show, check and change sites, each of which is a file of a few lines
     Site(SiteArgs),
     /// Check that a running server answers, for health checks
     Ping(PingArgs),
