@@ -25,6 +25,7 @@ use std::path::Path;
 
 pub use closed_paths::ClosedPaths;
 pub use error::DetectError;
+pub use files::read_start;
 pub use framework::{Evidence, Framework};
 pub use kind::Kind;
 pub use site::{Served, Site};

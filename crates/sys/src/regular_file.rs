@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -18,6 +19,15 @@ use crate::owned_links;
 /// that does not answer still makes it wait.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::empty())
+}
+
+/// As [`open`], and never opens a device: to open one may start a clock that ends the machine
+/// (`/dev/watchdog`).
+pub fn open_no_device(path: &Path) -> io::Result<(File, Metadata)> {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let found = File::from(found);
+    check_kind(&found.metadata()?)?;
+    open(&Path::new("/proc/self/fd").join(found.as_raw_fd().to_string()))
 }
 
 /// As [`open`], and fails if the last part of the path is a link.
@@ -73,8 +83,13 @@ fn check(opened: io::Result<File>) -> io::Result<(File, Metadata)> {
         _ => error,
     })?;
     let metadata = file.metadata()?;
+    check_kind(&metadata)?;
+    Ok((file, metadata))
+}
+
+fn check_kind(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
-        return Ok((file, metadata));
+        return Ok(());
     }
     Err(if metadata.is_dir() {
         io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")
@@ -101,6 +116,8 @@ mod tests {
         for name in ["fifo", "link", "/dev/zero", "/dev/tty"] {
             let error = read(&at(name), 10).unwrap_err().to_string();
             // There may be no terminal.
+            assert!(name == "/dev/tty" || error == "it is not a regular file", "{name}: {error}");
+            let error = open_no_device(&at(name)).unwrap_err().to_string();
             assert!(name == "/dev/tty" || error == "it is not a regular file", "{name}: {error}");
         }
         assert!(open(&at("socket")).is_err());

@@ -1,8 +1,10 @@
 //! Reads files and directories of a site.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+
+use howdah_sys::regular_file;
 
 use super::error::DetectError;
 
@@ -33,13 +35,11 @@ pub(super) fn is_file(path: &Path) -> Result<bool, DetectError> {
     }
 }
 
-/// Returns at most `max` bytes from the start of a regular file. Other files are not opened:
-/// opening a FIFO can block.
-pub(super) fn read_start(path: &Path, max: usize) -> Option<Vec<u8>> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+/// Returns at most `max` bytes from the start of a regular file. Others are not opened, whatever
+/// the owner of the directory puts there meanwhile: a FIFO would block, a device may do anything.
+pub fn read_start(path: &Path, max: usize) -> Option<Vec<u8>> {
+    let (file, _) = regular_file::open_no_device(path).ok()?;
     let mut text = Vec::new();
-    File::open(path).ok()?.take(max as u64).read_to_end(&mut text).ok()?;
+    file.take(max as u64).read_to_end(&mut text).ok()?;
     Some(text)
 }

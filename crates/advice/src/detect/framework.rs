@@ -25,6 +25,9 @@ pub enum Evidence {
     File(&'static str),
 }
 
+/// Maximum length of a `composer.json` that is read, in bytes.
+const MAX_PROJECT_FILE: usize = 1 << 20;
+
 /// Packages, or prefixes of their names, by framework. Laravel builds on Symfony and Drupal on
 /// both, so the more specific ones come first.
 const PACKAGES: [(&str, &str); 9] = [
@@ -62,7 +65,7 @@ pub(super) fn framework(directory: &Path) -> Result<Option<Framework>, DetectErr
 /// Returns the packages that a `composer.json` requires; none if it cannot be read, as they only
 /// determine a name in messages.
 fn required_packages(path: &Path) -> Vec<String> {
-    let document = read_start(path, json::MAX_SIZE).and_then(|text| json::parse(&text).ok());
+    let document = read_start(path, MAX_PROJECT_FILE).and_then(|text| json::parse(&text).ok());
     let required = document.as_ref().and_then(|document| document.get("require")?.as_object());
     required.map(|packages| packages.keys().cloned().collect()).unwrap_or_default()
 }

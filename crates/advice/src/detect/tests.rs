@@ -401,3 +401,69 @@ fn with_htaccess_files_all_shares_read_them_and_apache_is_named() {
     let config = self::config(&site);
     assert_eq!(config.htaccess_roots().len(), 1);
 }
+
+/// Makes a FIFO.
+fn fifo(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+/// A server that root has started looks at the directories of customers, who may change them
+/// meanwhile.
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let site = tempfile::tempdir().unwrap();
+    let at = |name: &str| site.path().join(name);
+    fs::create_dir(at("wp-includes")).unwrap();
+    fs::write(at("index.php"), "").unwrap();
+    fs::write(at("wp-load.php"), "").unwrap();
+    for target in ["fifo", "/dev/zero", "/dev/tty", "/proc/kmsg", "/proc/self/mem", "/proc"] {
+        for name in ["composer.json", "wp-includes/version.php", "artisan"] {
+            let _ = fs::remove_file(at(name));
+            if target == "fifo" {
+                fifo(&at(name));
+            } else {
+                std::os::unix::fs::symlink(target, at(name)).unwrap();
+            }
+        }
+        let found = detect(site.path()).unwrap();
+        assert_eq!(found.kind, Kind::WordPress { version: None }, "{target}");
+        assert_eq!(detect_public(site.path(), Path::new(".")).unwrap().kind, found.kind);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_is_opened_is_not_waited_for() {
+    let site = tempfile::tempdir().unwrap();
+    let (file, other) = (site.path().join("composer.json"), site.path().join("other"));
+    fs::write(&file, "{}").unwrap();
+    fifo(&other);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let swap = || {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                renameat_with(CWD, &file, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        };
+        let swapping = scope.spawn(swap);
+        let read = (0..5000).filter_map(|_| read_start(&file, 10));
+        read.for_each(|text| assert_eq!(text, b"{}"));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        swapping.join().unwrap();
+    });
+}
+
+#[test]
+fn a_directory_of_many_entries_and_a_loop_of_links_come_to_an_end() {
+    let site = tempfile::tempdir().unwrap();
+    fs::create_dir(site.path().join("a")).unwrap();
+    std::os::unix::fs::symlink("..", site.path().join("a/above")).unwrap();
+    std::os::unix::fs::symlink("index.php", site.path().join("index.php")).unwrap();
+    for number in 0..10_100 {
+        fs::File::create(site.path().join(format!("a/{number}"))).unwrap();
+    }
+    assert!(detect(site.path()).is_err(), "index.php leads to itself");
+    fs::remove_file(site.path().join("index.php")).unwrap();
+    assert_eq!(detect(site.path()).unwrap().kind, Kind::Static);
+}
