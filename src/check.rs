@@ -52,7 +52,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return check_directory(directory, &arguments.common);
     }
     let defaults = Defaults::of(arguments.unit);
-    let (mut mistakes, mut unmatched) = (Vec::new(), Vec::new());
+    let (mut mistakes, mut notes) = (Vec::new(), Vec::new());
     let (name, text) = match &arguments.file {
         Some(path) => {
             // Files that cannot be used are left out by the server. The others are checked.
@@ -64,7 +64,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
             };
             let Some(document) = usable.filter(is_of_use) else { return failed(found) };
             mistakes = found;
-            unmatched = document.unmatched;
+            notes = document.notes;
             (path.display().to_string(), document.text)
         }
         None => {
@@ -85,7 +85,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         document: name.clone(),
         included: config.included.clone(),
         errors: mistakes,
-        notes: unmatched,
+        notes,
         ..Findings::default()
     };
     for Advice { path, message, is_note } in advise(&config) {
@@ -398,7 +398,7 @@ impl Findings {
         if config.applications.is_empty() {
             return;
         }
-        let php = php_programs::find();
+        let php = php_programs::find().clone();
         if let Some(problem) = php.missing() {
             return self.fail(format_args!("/applications: {problem}"));
         }

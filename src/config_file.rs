@@ -17,7 +17,7 @@ use howdah_sys::{clock, regular_file};
 use serde_json::Value;
 
 use crate::cli::CommonOptions;
-use crate::server_user;
+use crate::{php_programs, server_user};
 
 /// Maximum length of a file, in bytes. The error of a document that is longer than a document may
 /// be names its place.
@@ -27,18 +27,19 @@ const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
 pub struct Document {
     /// Its text, with the content of the files that it includes.
     pub text: Vec<u8>,
-    /// Its patterns that name no file, as lines with the file and the place.
-    pub unmatched: Vec<String>,
+    /// Notes about its patterns that name no file, and its sites, as lines with the file and the
+    /// place.
+    pub notes: Vec<String>,
 }
 
 impl Document {
     fn of_text(text: Vec<u8>) -> Document {
-        Document { text, unmatched: Vec::new() }
+        Document { text, notes: Vec::new() }
     }
 
     fn of_files(expanded: Expanded) -> Document {
-        let Expanded { document, unmatched, .. } = expanded;
-        Document { text: document.to_string().into_bytes(), unmatched }
+        let Expanded { document, notes, .. } = expanded;
+        Document { text: document.to_string().into_bytes(), notes }
     }
 }
 
@@ -204,16 +205,12 @@ pub fn may_have_tables(document: &[u8]) -> bool {
     std::str::from_utf8(document).is_ok_and(|text| text.contains("\"/variables/"))
 }
 
-/// Returns the files and directories on which the tables of a running document depend, and the
-/// files without which it was read.
+/// Returns the files and directories on which the tables of a running document depend, and those
+/// whose change can make files useful without which it was read.
 pub fn watched(document: &[u8]) -> Vec<PathBuf> {
     let document = json::parse(document).unwrap_or_default();
     let mut files = include::watched_by_tables(&document, &Disk::default());
-    for file in include::left_out_files(&document) {
-        // Of a pattern whose directory cannot be read, the directory.
-        let above = Path::new(file).parent().filter(|_| file.contains(['*', '?']));
-        files.push(above.unwrap_or(Path::new(file)).to_owned());
-    }
+    files.extend(include::watched_by_left_out(&document));
     files
 }
 
@@ -288,7 +285,10 @@ impl IncludedFiles for Disk {
 
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
         let read = |file: &Path| self.read(file);
-        howdah_sites::compile(site, &Machine { user: self.user.clone(), read: &read })
+        let versions =
+            || php_programs::find().found.iter().map(|php| php.version.clone()).collect();
+        let machine = Machine { user: self.user.clone(), read: &read, php_versions: &versions };
+        howdah_sites::compile(site, &machine)
     }
 
     fn has_ipv6(&self) -> bool {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install lib
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The programs that were found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Programs {
     /// Programs that run.
     pub found: Vec<PhpProgram>,
@@ -41,8 +42,14 @@ impl Programs {
     }
 }
 
-/// Searches the directory of this program and that of packages.
-pub fn find() -> Programs {
+/// Returns the programs in the directory of this program and in that of packages, as they were when
+/// they were searched for the first time. Each is run for its version, which takes time.
+pub fn find() -> &'static Programs {
+    static FOUND: OnceLock<Programs> = OnceLock::new();
+    FOUND.get_or_init(search)
+}
+
+fn search() -> Programs {
     let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     let mut programs = Programs::default();
     let mut versions = BTreeMap::new();

@@ -255,7 +255,7 @@ fn check_site(
 
 /// Finds the programs that run PHP. Fails if an application needs one and there is none.
 fn find_php(config: Option<&Config>) -> Result<Programs, String> {
-    let php = php_programs::find();
+    let php = php_programs::find().clone();
     let is_needed = config.is_some_and(|config| !config.applications.is_empty());
     php.missing().filter(|_| is_needed).map_or(Ok(php), Err)
 }

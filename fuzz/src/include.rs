@@ -33,7 +33,7 @@ impl IncludedFiles for Files<'_> {
         let routes = Value::Array(site.routes.clone());
         let parts = json!({"variables": {"site": {"values": values}}, "routes": {&site.name: routes}});
         let document = parts.as_object().cloned().unwrap_or_default();
-        Ok(SiteParts { document, places: Vec::new() })
+        Ok(SiteParts { document, ..SiteParts::default() })
     }
 }
 

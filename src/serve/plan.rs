@@ -50,7 +50,7 @@ impl StartupPlan {
             } else {
                 config_file::read_usable(path, &disk, &defaults, former)?
             };
-            document.unmatched.iter().for_each(|line| eprintln!("howdah: note: {}", Plain(line)));
+            document.notes.iter().for_each(|line| eprintln!("howdah: note: {}", Plain(line)));
             return Ok(StartupPlan::of_document(document.text, origin));
         }
         let is_https = arguments.tls || !arguments.domain.is_empty();

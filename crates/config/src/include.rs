@@ -44,8 +44,8 @@ use tolerance::Tolerance;
 
 pub use changed::changed;
 pub use expanded::{Expanded, explain};
-pub use left_out::LeftOut;
 pub(crate) use left_out::read_left_out;
+pub use left_out::{LeftOut, watched_by_left_out};
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
 pub use site_files::{SiteFiles, site_files, with_only_sites};
@@ -150,7 +150,7 @@ fn expand_once<'f>(
         reading.add_sites(&mut document)?;
         Ok(document)
     });
-    let Reading { sources, origins, tables, unmatched, mistakes, tolerance, places, .. } = reading;
+    let Reading { sources, origins, tables, notes, mistakes, tolerance, places, .. } = reading;
     let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
@@ -170,8 +170,7 @@ fn expand_once<'f>(
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
-    let expanded =
-        Expanded { document, sources, origins, places, unmatched, ..Expanded::default() };
+    let expanded = Expanded { document, sources, origins, places, notes, ..Expanded::default() };
     Ok(Some((expanded, tolerance)))
 }
 
@@ -240,7 +239,7 @@ struct Reading<'f> {
     /// The paths of tables in files, and the names of the files.
     tables: Vec<(Vec<String>, PathBuf)>,
     /// Patterns that name no file.
-    unmatched: Vec<String>,
+    notes: Vec<String>,
     /// Problems of files. One makes the document useless; the rest is read for further problems.
     mistakes: Mistakes<String>,
     /// Files that include a file that includes them. They are not read again: their number would
@@ -262,7 +261,7 @@ impl<'f> Reading<'f> {
             origins: Vec::new(),
             bytes: 0,
             tables: Vec::new(),
-            unmatched: Vec::new(),
+            notes: Vec::new(),
             mistakes: Mistakes::default(),
             circular: BTreeSet::new(),
             tolerance: None,

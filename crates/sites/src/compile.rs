@@ -10,8 +10,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{encryption, options, sandbox};
 
+mod php_version;
 #[cfg(test)]
 mod tests;
+
+use self::php_version::Choice;
 
 /// The machine that sites are compiled for.
 pub struct Machine<'a> {
@@ -19,6 +22,8 @@ pub struct Machine<'a> {
     pub user: Option<Credentials>,
     /// Returns the content of a file. Error: the reason why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
+    /// Returns the versions of PHP that are installed, such as `8.4.21`.
+    pub php_versions: &'a dyn Fn() -> Vec<String>,
 }
 
 /// The page of a site that is not enabled.
@@ -88,7 +93,7 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
     }
     routes.insert(site.name.clone(), steps.into());
     parts.document.insert("routes".to_owned(), routes.into());
-    Ok(SiteParts { document: parts.document, places: parts.places })
+    Ok(SiteParts { document: parts.document, places: parts.places, notes: parts.notes })
 }
 
 /// The parts of a document while they are made.
@@ -96,6 +101,7 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
 struct Parts {
     document: Map<String, Value>,
     places: Vec<(Vec<String>, Vec<String>)>,
+    notes: Vec<(&'static str, String)>,
 }
 
 impl Parts {
@@ -108,10 +114,16 @@ impl Parts {
 
 /// Finds what serves the site.
 fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
-    let refused = |key| move |error: DetectError| SiteProblem { key, problem: error.to_string() };
+    let refused = |key, path| {
+        let because_of = Some(path);
+        move |error: DetectError| SiteProblem { key, problem: error.to_string(), because_of }
+    };
+    let root = &site.root;
     let mut found = match &site.public {
-        Some(public) => detect::detect_public(&site.root, public).map_err(refused("public"))?,
-        None => detect::detect(&site.root).map_err(refused("root"))?,
+        Some(public) => {
+            detect::detect_public(root, public).map_err(refused("public", root.join(public)))?
+        }
+        None => detect::detect(root).map_err(refused("root", root.clone()))?,
     };
     found.front_controller.clone_from(&site.front_controller);
     match &site.worker {
@@ -123,7 +135,8 @@ fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
                  runtime; write the path of the script in place of true",
                 site.root.display()
             );
-            return Err(SiteProblem { key: "worker", problem });
+            let because_of = Some(site.root.clone());
+            return Err(SiteProblem { key: "worker", problem, because_of });
         }
         SiteWorker::Script(script) => {
             let environment = Vec::new();
@@ -185,8 +198,15 @@ fn application_of(
             application[*first][*second] = value;
         }
     };
+    let mut note = None;
     if let Some(version) = site.php.version {
         set(&["type"], &["php", "version"], json!(format!("php {version}")));
+    } else {
+        match php_version::of_project(&site.root, machine) {
+            Choice::Newest => {}
+            Choice::Other(version) => set(&["type"], &["root"], json!(format!("php {version}"))),
+            Choice::NoneFits(text) => note = Some(text),
+        }
     }
     if !site.php.ini.is_empty() {
         set(&["options", "admin"], &["php", "ini"], site.php.ini.clone().into());
@@ -209,14 +229,17 @@ fn application_of(
         };
         set(&["environment", variable], &["environment", variable], json!(value));
     }
+    parts.notes.extend(note.map(|note| ("root", note)));
     Ok(application)
 }
 
 /// Reads the value of an environment variable.
 fn read_value(file: &Path, machine: &Machine<'_>) -> Result<String, SiteProblem> {
-    let refused = |problem| SiteProblem { key: "environment", problem };
-    let text = (machine.read)(file).map_err(refused)?;
-    let text = String::from_utf8(text)
-        .map_err(|_| refused(format!("{}: it is not UTF-8", file.display())))?;
+    let because_of = Some(file.to_owned());
+    let refused = |problem| SiteProblem { key: "environment", problem, because_of };
+    let text = (machine.read)(file).and_then(|text| {
+        String::from_utf8(text).map_err(|_| format!("{}: it is not UTF-8", file.display()))
+    });
+    let text = text.map_err(refused)?;
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }

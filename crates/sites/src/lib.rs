@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod compile;
+pub mod composer;
 mod encryption;
 mod options;
 pub mod sandbox;

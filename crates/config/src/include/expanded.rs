@@ -25,7 +25,7 @@ pub struct Expanded {
     /// All mistakes of those files, with the file and the place.
     pub mistakes: Vec<String>,
     /// The patterns that name no file, as lines with the file and the place.
-    pub unmatched: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A file of a document.

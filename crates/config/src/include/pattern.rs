@@ -59,7 +59,7 @@ impl Reading<'_> {
             there.sort();
             if there.is_empty() {
                 let problem = format!("{} names no file", whole.display());
-                self.unmatched.push(self.problem(place, &problem));
+                self.notes.push(self.problem(place, &problem));
             }
             files.extend(there.iter().map(|name| above.join(name)));
         }

@@ -7,7 +7,7 @@
 //! itself.
 
 use std::cmp::Reverse;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -34,6 +34,8 @@ pub struct SiteParts {
     pub document: Map<String, Value>,
     /// Paths of parts in the document that the site has as well, each with its path there.
     pub places: Vec<(Vec<String>, Vec<String>)>,
+    /// What the one who wrote the site should know, each with the key of the site that it is about.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 /// The reason why a site cannot be served.
@@ -43,6 +45,9 @@ pub struct SiteProblem {
     pub key: &'static str,
     /// The problem, and what to do.
     pub problem: String,
+    /// A file or directory that is missing, or that is the problem otherwise. The site is compiled
+    /// again when it changes.
+    pub because_of: Option<PathBuf>,
 }
 
 /// Members of the document about sites, which are replaced.
@@ -174,10 +179,13 @@ impl Reading<'_> {
                 return Ok(());
             }
         }
+        if let Some(tolerance) = &self.tolerance {
+            tolerance.change(file, |out| out.site = Some(name.to_owned()));
+        }
         let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
         match self.former_members(file, &top) {
             Some((former, source)) => {
-                let parts = SiteParts { document: former, places: Vec::new() };
+                let parts = SiteParts { document: former, ..SiteParts::default() };
                 all.is_encrypted |= parts.document.contains_key("listeners");
                 all.parts.push((parts, Place { source, ..top }));
             }
@@ -240,13 +248,20 @@ impl Reading<'_> {
         self.begins(&place, &site.root);
         match self.files.compile(&site) {
             Ok(parts) => {
+                for (key, note) in &parts.notes {
+                    self.notes.push(self.problem(&place.child(key), note));
+                }
                 all.is_encrypted |= site.is_encrypted();
                 all.parts.push((parts, place));
                 Ok(true)
             }
-            Err(SiteProblem { key, problem }) => {
-                let place = place.child(key);
-                refuse(self, self.problem(&place, &problem))
+            Err(SiteProblem { key, problem, because_of }) => {
+                refuse(self, self.problem(&place.child(key), &problem))?;
+                let file = self.sources.get(place.source).map(|source| source.file.as_path());
+                if let (Some(tolerance), Some(file)) = (&self.tolerance, file) {
+                    tolerance.change(file, |out| out.because_of = because_of);
+                }
+                Ok(false)
             }
         }
     }

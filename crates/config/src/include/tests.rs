@@ -30,7 +30,11 @@ impl IncludedFiles for Memory {
     /// A site has its routes, and a redirect if they are absent.
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
         if site.root == Path::new("/missing") {
-            return Err(SiteProblem { key: "root", problem: "does not exist".to_owned() });
+            return Err(SiteProblem {
+                key: "root",
+                problem: "does not exist".to_owned(),
+                because_of: Some(site.root.clone()),
+            });
         }
         let hosts: Map<_, _> = site.hosts.iter().map(|h| (h.clone(), json!(site.name))).collect();
         let parts = json!({
@@ -43,7 +47,7 @@ impl IncludedFiles for Memory {
         });
         let routes = (part(&["routes", &site.name]), part(&["routes"]));
         let document = parts.as_object().unwrap().clone();
-        Ok(SiteParts { document, places: hosts.chain([routes]).collect() })
+        Ok(SiteParts { document, places: hosts.chain([routes]).collect(), ..SiteParts::default() })
     }
 }
 
@@ -442,7 +446,7 @@ fn a_pattern_that_names_no_file_is_told() {
     };
     let tables = line(3, 30, "/variables/$a/values: /etc/h/tables/*");
     let sites = line(2, 12, "/include: /etc/h/sites/*.json");
-    assert_eq!(expanded.unmatched, [tables, sites]);
+    assert_eq!(expanded.notes, [tables, sites]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::former::Parts;
+use super::left_out::LeftOut;
 
 /// State of files while a document is read without those that cannot be used.
 pub(super) struct Tolerance<'a> {
@@ -29,8 +30,8 @@ pub(super) struct Unusable {
 /// Result of a reading.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Files that were not used, with reasons, and true for those whose former content was.
-    pub(super) left_out: Vec<(PathBuf, String, bool)>,
+    /// Files that were not used.
+    pub(super) left_out: Vec<LeftOut>,
     /// Sources that must not be used, with reasons.
     pub(super) contradicting: Vec<(usize, String)>,
 }
@@ -50,10 +51,17 @@ impl<'a> Tolerance<'a> {
 
     /// Records that a file cannot be used.
     pub(super) fn leave_out(&self, file: &Path, reason: String) {
-        let mut found = self.found.borrow_mut();
-        if !found.left_out.iter().any(|(known, ..)| known == file) {
-            found.left_out.push((file.to_owned(), reason, false));
+        if !self.change(file, |_| {}) {
+            let out = LeftOut { file: file.to_owned(), reason, ..LeftOut::default() };
+            self.found.borrow_mut().left_out.push(out);
         }
+    }
+
+    /// Changes what is known about a file that cannot be used. Returns false if there is no such
+    /// file.
+    pub(super) fn change(&self, file: &Path, change: impl FnOnce(&mut LeftOut)) -> bool {
+        let mut found = self.found.borrow_mut();
+        found.left_out.iter_mut().find(|known| known.file == file).map(change).is_some()
     }
 
     /// Records that the former content of a file is used. Returns false if it must not be, or if
@@ -62,12 +70,7 @@ impl<'a> Tolerance<'a> {
         if self.unusable.get(file).is_some_and(|unusable| unusable.without_former) {
             return false;
         }
-        let mut found = self.found.borrow_mut();
-        let Some(out) = found.left_out.iter_mut().find(|(known, ..)| known == file) else {
-            return false;
-        };
-        out.2 = true;
-        true
+        self.change(file, |out| out.is_former = true)
     }
 
     /// Records that a source must not be used.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::left_out::LeftOut;
 use super::tolerance::{Found, Tolerance, Unusable};
@@ -83,18 +83,13 @@ pub fn expand_leaving_out(
         };
         let Some(Tolerance { found, .. }) = tolerance else { return Ok(Some(expanded)) };
         let Found { left_out, mut contradicting } = found.into_inner();
-        let of_files = left_out.iter().map(|(_, reason, _)| reason);
+        let of_files = left_out.iter().map(|out| &out.reason);
         add_new(&mut mistakes, of_files);
         if contradicting.is_empty() {
             expanded.left_out = left_out
                 .into_iter()
-                .filter(|(file, ..)| !file.to_str().is_some_and(|file| held.contains(file)))
-                .map(|(file, reason, is_former)| LeftOut {
-                    since: since(former, &file).unwrap_or(now),
-                    file,
-                    reason,
-                    is_former,
-                })
+                .filter(|out| !out.file.to_str().is_some_and(|file| held.contains(file)))
+                .map(|out| LeftOut { since: since(former, &out.file).unwrap_or(now), ..out })
                 .collect();
             record(&mut expanded);
             let Err(error) = check(&expanded.document) else {
@@ -142,11 +137,8 @@ fn record(expanded: &mut Expanded) {
         }
         return;
     }
-    let files = expanded.left_out.iter().map(|left_out| {
-        let LeftOut { file, reason, since, is_former } = left_out;
-        let about = json!({"reason": reason, "since": since, "former": is_former});
-        (file.to_string_lossy().into_owned(), about)
-    });
+    let files = expanded.left_out.iter();
+    let files = files.map(|out| (out.file.to_string_lossy().into_owned(), out.written()));
     let files: Map<_, _> = files.collect();
     if let Some(members) = expanded.document.as_object_mut() {
         members.insert(LEFT_OUT.to_owned(), Value::Object(files));

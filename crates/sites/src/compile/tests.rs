@@ -1,5 +1,6 @@
 //! Each key of a site, and what it becomes.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
 
@@ -7,6 +8,11 @@ use howdah_config::include::{self, Expanded, IncludedFiles};
 use howdah_config::{Config, path};
 
 use super::*;
+
+thread_local! {
+    /// The path that the last problem is because of.
+    static BECAUSE_OF: Cell<Option<PathBuf>> = const { Cell::new(None) };
+}
 
 /// Files in memory; sites are compiled for the directories of the disk.
 struct Files;
@@ -24,7 +30,10 @@ impl IncludedFiles for Files {
     }
 
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
-        compile(site, &Machine { user: None, read: &|file| self.read(file) })
+        let php_versions = || ["8.2.36", "8.4.21"].map(str::to_owned).to_vec();
+        let read = |file: &Path| self.read(file);
+        let machine = Machine { user: None, read: &read, php_versions: &php_versions };
+        compile(site, &machine).inspect_err(|problem| BECAUSE_OF.set(problem.because_of.clone()))
     }
 }
 
@@ -80,6 +89,55 @@ fn a_site_has_its_hosts_its_route_and_its_application() {
     );
     let listeners: Vec<_> = document["listeners"].as_object().unwrap().keys().collect();
     assert_eq!(listeners, ["*:80", "[::]:80"]);
+}
+
+/// Reads a document with a site of these keys in a directory with an `index.php` and perhaps a
+/// `composer.json`.
+fn expanded(keys: Value, composer: Option<Value>) -> (tempfile::TempDir, Result<Expanded, String>) {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("index.php"), "").unwrap();
+    if let Some(composer) = composer {
+        fs::write(root.path().join("composer.json"), composer.to_string()).unwrap();
+    }
+    let mut site = json!({"hosts": "a.example", "root": root.path()});
+    site.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    let text = json!({"sites": {"a": site}}).to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);
+    (root, expanded.map(|expanded| expanded.expect("sites")))
+}
+
+/// Compiles a site whose project requires a version of PHP.
+fn with_required_php(php: Value, required: &str) -> (Value, Vec<String>) {
+    let composer = json!({"require": {"php": required}});
+    let expanded = expanded(json!({"php": php}), Some(composer)).1.unwrap();
+    (expanded.document["applications"]["a"]["type"].clone(), expanded.notes)
+}
+
+#[test]
+fn the_project_chooses_the_version_of_php() {
+    let version = |php, required| with_required_php(php, required).0;
+    assert_eq!(version(json!({}), "^8.1"), "php");
+    assert_eq!(version(json!({}), "~8.2.0"), "php 8.2");
+    assert_eq!(version(json!({"version": "8.4"}), "~8.2.0"), "php 8.4");
+    let (version, notes) = with_required_php(json!({}), "^9");
+    assert_eq!((version, notes.len()), (json!("php"), 1));
+    assert!(notes[0].starts_with("/h.json: line 1, ") && notes[0].contains("/sites/a/root: "));
+    assert!(notes[0].contains("\"^9\", which no installed version is (8.2.36, 8.4.21)"));
+}
+
+#[test]
+fn a_problem_names_the_path_that_must_change() {
+    let because_of = |keys: Value| {
+        let (root, expanded) = expanded(keys, None);
+        expanded.unwrap_err();
+        let path = BECAUSE_OF.take().unwrap();
+        path.strip_prefix(root.path()).map_or(path.clone(), Path::to_owned)
+    };
+    assert_eq!(because_of(json!({"root": "/none"})), Path::new("/none"));
+    assert_eq!(because_of(json!({"public": "web"})), Path::new("web"));
+    assert_eq!(because_of(json!({"worker": true})), Path::new(""));
+    let variable = json!({"environment": {"A": {"file": "/missing"}}});
+    assert_eq!(because_of(variable), Path::new("/missing"));
 }
 
 #[test]

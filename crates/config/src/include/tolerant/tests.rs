@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::tests::{Memory, expanded};
 use super::*;
