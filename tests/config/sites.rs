@@ -184,3 +184,62 @@ fn a_file_that_others_can_change_is_no_site() {
     process(&server, "a");
     process(&server, "b");
 }
+
+#[test]
+fn a_site_that_needs_a_missing_file_is_served_once_it_is_there() {
+    let server = serve(&["a"]);
+    let directory = |name: &str| directory(&server.site, name);
+    let secret = directory("secret");
+    let site = |name: &str, more: Value| {
+        let mut site = values(&server.site, name);
+        harness::merge(&mut site, more);
+        write(&server.site, name, &site);
+    };
+    site("b", json!({}));
+    fs::create_dir_all(directory("c")).unwrap();
+    site("c", json!({"public": "web"}));
+    add(&server.site, "d");
+    site("d", json!({"environment": {"A": {"file": secret}}}));
+    problems(&server);
+    let status = server.control("GET", "/status", "").succeeded();
+    for (name, key) in [("b", "/root: "), ("c", "/public: "), ("d", "/environment: ")] {
+        let is_it = |part: &&Value| part["kind"] == "site" && part["name"] == name;
+        let part = status["out"].as_array().unwrap().iter().find(is_it).unwrap();
+        assert_eq!(part["file"], json!(file(&server.site, name)));
+        let reason = part["reason"].as_str().unwrap();
+        assert!(reason.contains(key) && reason.ends_with("; its hosts get 503"), "{reason}");
+        assert_eq!(get(&server, &format!("{name}.example")).status, 503);
+    }
+    server.wait_for_log(&format!(
+        "site \"b\" ({}) cannot be used: line ",
+        file(&server.site, "b").display()
+    ));
+    let a = process(&server, "a");
+    let script = |name: &str| format!("<?php echo '{name} 1 ', $_SERVER['REQUEST_URI'];");
+    fs::create_dir_all(directory("c").join("web")).unwrap();
+    fs::write(directory("c").join("web/index.php"), script("c")).unwrap();
+    fs::write(&secret, "s").unwrap();
+    fs::create_dir(directory("new")).unwrap();
+    fs::write(directory("new").join("index.php"), script("b")).unwrap();
+    fs::rename(directory("new"), directory("b")).unwrap();
+    for name in ["b", "c", "d"] {
+        let is_served =
+            || Some(()).filter(|()| get(&server, &format!("{name}.example")).status == 200);
+        eventually("the site is served", is_served);
+        process(&server, name);
+    }
+    assert_eq!(process(&server, "a"), a);
+    eventually("no site is out", || {
+        let status = server.control("GET", "/status", "").succeeded();
+        let parts = status["out"].as_array().cloned().unwrap_or_default();
+        Some(()).filter(|()| parts.iter().all(|part| part["kind"] != "site"))
+    });
+}
+
+#[test]
+fn the_last_good_version_of_a_site_is_told_to_be_in_use() {
+    let server = serve(&["a"]);
+    write(&server.site, "a", &json!({"hosts": ["a.example"], "root": "/none"}));
+    let problem = problems(&server);
+    assert!(problem.contains("its last good version stays in use"), "{problem}");
+}

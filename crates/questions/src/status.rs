@@ -369,6 +369,9 @@ pub struct PartStatus {
     pub kind: Word,
     /// Name in the configuration.
     pub name: String,
+    /// File of a site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Reason why it is out, and the remedy.
     pub reason: String,
     /// Since when, as an HTTP date.

@@ -54,7 +54,9 @@ fn parts(parts: &[PartStatus], word: &str) -> Vec<String> {
         let (kind, name) = (printable(&part.kind), printable(&part.name));
         let since = part.since.as_deref().map(printable);
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-        format!("{word}{since}: {kind} \"{name}\": {}", one_line(&part.reason))
+        let file = part.file.as_deref().map(printable);
+        let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
+        format!("{word}{since}: {kind} \"{name}\"{file}: {}", one_line(&part.reason))
     };
     parts.iter().map(line).collect()
 }
@@ -78,11 +80,12 @@ mod tests {
         let status = read(json!({
             "requests": {"total": 1},
             "document": {"refused": {"since": "S", "reason": "why\nnot"}},
-            "out": [part, part],
+            "out": [part, part, {"kind": "site", "name": "s", "file": "/s.json", "reason": "r"}],
         }));
-        let expected = "the document on disk is refused, 2 parts are out\n\
+        let expected = "the document on disk is refused, 3 parts are out\n\
                         document on disk refused since S, another one is served: why; not\n\
-                        OUT: log \"/l\": full\nOUT: log \"/l\": full\n";
+                        OUT: log \"/l\": full\nOUT: log \"/l\": full\n\
+                        OUT: site \"s\" (/s.json): r\n";
         assert_eq!(lines(&status), expected);
         assert_eq!(value(&status).as_object().map(Map::len), Some(2));
         assert_eq!(value(&Status::default()), json!({}));

@@ -30,6 +30,8 @@ pub enum PartKind {
     Table,
     /// A file of the document: its definitions are out, or as they were before.
     Include,
+    /// A site: its file cannot be used.
+    Site,
     /// The state directory: changes cannot be stored.
     State,
     /// A directory for temporary files: requests and responses that do not fit in memory fail.
@@ -48,6 +50,7 @@ impl PartKind {
             PartKind::Cache => "cache",
             PartKind::Table => "table",
             PartKind::Include => "include",
+            PartKind::Site => "site",
             PartKind::State => "state directory",
             PartKind::Temporary => "temporary directory",
         }
@@ -83,6 +86,8 @@ pub struct OutPart {
     pub kind: PartKind,
     /// Its name in the configuration.
     pub name: String,
+    /// The file of a site.
+    pub file: Option<String>,
     /// State of the part.
     pub extent: Extent,
     /// Reason why it is out, and the remedy.
@@ -97,6 +102,7 @@ impl OutPart {
         PartStatus {
             kind: self.kind.word().into(),
             name: self.name.clone(),
+            file: self.file.clone(),
             reason: self.reason.clone(),
             since: http_date(self.since),
         }
@@ -105,7 +111,11 @@ impl OutPart {
 
 impl fmt::Display for OutPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} \"{}\"", self.kind.word(), self.name)
+        write!(f, "{} \"{}\"", self.kind.word(), self.name)?;
+        match &self.file {
+            Some(file) => write!(f, " ({file})"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,6 +124,8 @@ impl fmt::Display for OutPart {
 pub(super) struct Found {
     pub(super) kind: PartKind,
     pub(super) name: String,
+    /// The file of a site.
+    pub(super) file: Option<String>,
     pub(super) extent: Extent,
     pub(super) reason: String,
 }
@@ -121,14 +133,15 @@ pub(super) struct Found {
 impl Found {
     /// A part that does not work at all.
     pub(super) fn out(kind: PartKind, name: impl Into<String>, reason: impl Into<String>) -> Found {
-        Found { kind, name: name.into(), extent: Extent::Out, reason: reason.into() }
+        let (name, reason) = (name.into(), reason.into());
+        Found { kind, name, file: None, extent: Extent::Out, reason }
     }
 }
 
 /// The parts that are out.
 #[derive(Debug, Default)]
 pub(super) struct OutParts {
-    out: BTreeMap<(PartKind, String), OutPart>,
+    out: BTreeMap<(PartKind, String, Option<String>), OutPart>,
 }
 
 /// The differences to the time before.
@@ -145,14 +158,14 @@ impl OutParts {
     pub(super) fn update(&mut self, found: Vec<Found>, now: SystemTime) -> Differences {
         let mut differences = Differences::default();
         let mut before = std::mem::take(&mut self.out);
-        for Found { kind, name, extent, reason } in found {
-            let key = (kind, name.clone());
+        for Found { kind, name, file, extent, reason } in found {
+            let key = (kind, name.clone(), file.clone());
             if self.out.contains_key(&key) {
                 continue; // it is out for two reasons; the first is told
             }
             let known = before.remove(&key);
             let since = known.as_ref().map_or(now, |known| known.since);
-            let part = OutPart { kind, name, extent, reason, since };
+            let part = OutPart { kind, name, file, extent, reason, since };
             if known.is_none_or(|known| known.reason != part.reason) {
                 differences.begun.push(part.clone());
             }

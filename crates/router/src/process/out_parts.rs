@@ -76,6 +76,10 @@ impl ControlThread {
                          it is mended"
                     ),
                 ),
+                PartKind::Site => log.write(
+                    Level::Alert,
+                    format_args!("{part} cannot be used: {reason}, until it is mended"),
+                ),
                 // Their own messages have been logged.
                 PartKind::Application | PartKind::Table => {}
             }
@@ -118,17 +122,23 @@ impl ControlThread {
             found.extend(problem.map(|why| Found::out(PartKind::Upstream, place, why)));
         }
         found.extend(snapshot.config.left_out.iter().map(|out| {
-            let consequence = if out.is_former {
-                "its former content stays in use"
-            } else {
-                "requests for a name that only it defines are answered with 503"
+            let consequence = match (&out.site, out.is_former) {
+                (Some(_), true) => "its last good version stays in use",
+                (Some(_), false) => "its hosts get 503",
+                (None, true) => "its former content stays in use",
+                (None, false) => "requests for a name that only it defines are answered with 503",
             };
             let file = out.file.display().to_string();
             // The part has the name already.
             let reason = out.reason.replacen(&format!("{file}: "), "", 1);
             let reason = format!("{reason}; {consequence}");
             let extent = if out.is_former { Extent::Stale } else { Extent::Out };
-            Found { extent, ..Found::out(PartKind::Include, file, reason) }
+            match &out.site {
+                Some(site) => {
+                    Found { extent, file: Some(file), ..Found::out(PartKind::Site, site, reason) }
+                }
+                None => Found { extent, ..Found::out(PartKind::Include, file, reason) },
+            }
         }));
         let names = self.names.without_address().into_iter();
         found.extend(names.map(|name| {
@@ -216,7 +226,8 @@ fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
             }
             None => continue,
         };
-        found.push(Found { kind: PartKind::Certificate, name, extent, reason });
+        let certificate = Found::out(PartKind::Certificate, name, reason);
+        found.push(Found { extent, ..certificate });
     }
 }
 
