@@ -49,8 +49,20 @@ pub(crate) static OPTIONS: Shape = Shape {
         Key::new("user", Kind::Named(&Kind::Text), "Settings of PHP that scripts can change")
             .default("{}")
             .unit(),
+        EXTENSIONS,
     ]],
 };
+
+/// `extensions` of `options`, and of `php` of a site.
+pub(crate) const EXTENSIONS: Key = Key::new(
+    "extensions",
+    Kind::Texts,
+    "Installed extensions of PHP that are loaded beside those of `php.ini`",
+)
+.default("none")
+.details(
+    "By their names: `[\"imagick\", \"xdebug\"]`. PHP is then started for the application alone",
+);
 
 /// A version of PHP. Parts that the document omits are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,6 +109,8 @@ pub struct PhpOptions {
     pub admin: Vec<(String, String)>,
     /// Settings that scripts can change, in document order.
     pub user: Vec<(String, String)>,
+    /// Names of extensions that are loaded beside those of the `php.ini`.
+    pub extensions: Vec<String>,
 }
 
 impl PhpVersion {
@@ -207,10 +221,27 @@ impl PhpOptions {
             file: object.file("file")?,
             admin: object.read("admin", read_settings)?.unwrap_or_default(),
             user: object.read("user", read_settings)?.unwrap_or_default(),
+            extensions: object.read("extensions", read_extensions)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(options)
     }
+}
+
+/// Reads names of extensions. They are no paths: code of other directories is not loaded.
+pub(crate) fn read_extensions(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    let mut names: Vec<String> = Vec::new();
+    for name in node.strings()? {
+        let text = name.text()?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if text.is_empty() || !text.bytes().all(is_part) {
+            return Err(name.invalid("must be the name of an extension, such as \"imagick\""));
+        }
+        if !names.iter().any(|known| known == text) {
+            names.push(text.to_owned());
+        }
+    }
+    Ok(names)
 }
 
 pub(crate) fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {

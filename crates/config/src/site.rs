@@ -17,7 +17,7 @@ use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Object, Scope};
-use crate::php::PhpVersion;
+use crate::php::{PhpVersion, read_extensions};
 use crate::tls::read_host;
 use crate::units;
 
@@ -113,6 +113,8 @@ pub struct SitePhp {
     pub ini: Map<String, Value>,
     /// `processes` of the application, as in its grammar.
     pub processes: Option<Value>,
+    /// Names of extensions of PHP that are loaded in addition.
+    pub extensions: Vec<String>,
 }
 
 /// `limits` of a site.
@@ -344,8 +346,9 @@ fn read_php(node: &Node<'_>) -> Result<SitePhp, Error> {
         Ok(node.value.as_object().cloned().unwrap_or_default())
     })?;
     let processes = object.optional("processes").map(|node| node.value.clone());
+    let extensions = object.read("extensions", read_extensions)?.unwrap_or_default();
     object.end()?;
-    Ok(SitePhp { version, ini: ini.unwrap_or_default(), processes })
+    Ok(SitePhp { version, ini: ini.unwrap_or_default(), processes, extensions })
 }
 
 fn read_limits(node: &Node<'_>) -> Result<SiteLimits, Error> {

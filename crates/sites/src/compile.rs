@@ -211,6 +211,9 @@ fn application_of(
     if !site.php.ini.is_empty() {
         set(&["options", "admin"], &["php", "ini"], site.php.ini.clone().into());
     }
+    if !site.php.extensions.is_empty() {
+        set(&["options", "extensions"], &["php", "extensions"], json!(site.php.extensions));
+    }
     if let Some(processes) = &site.php.processes {
         set(&["processes"], &["php", "processes"], processes.clone());
     }

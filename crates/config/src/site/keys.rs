@@ -5,6 +5,7 @@ use crate::access_log::LOGS;
 use crate::cache::CACHE;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
+use crate::php::EXTENSIONS;
 use crate::processes::PROCESSES;
 use crate::response_headers::RESPONSE_HEADER;
 use crate::route::STEP;
@@ -157,6 +158,7 @@ pub(super) static PHP: Shape = Shape {
         )
         .default("\"auto\"")
         .details("As [`processes`](applications.md#processes) of an application"),
+        EXTENSIONS,
     ]],
 };
 

@@ -221,3 +221,18 @@ fn a_worker_script_that_cannot_be_is_refused() {
         refused_application(both).contains("must not stand beside targets that have a \"script\"")
     );
 }
+
+#[test]
+fn extensions_are_names_and_no_paths() {
+    let with = |extensions: Value| {
+        json!({"applications": {"a": {
+            "type": "php", "root": "/srv", "options": {"extensions": extensions},
+        }}})
+    };
+    let config = read(with(json!(["imagick", "xdebug", "imagick"])));
+    assert_eq!(config.applications[0].options.extensions, ["imagick", "xdebug"]);
+    for wrong in ["/tmp/evil.so", "../evil", "a b", "a\nextension=b", "a.so"] {
+        let line = refusal(with(json!([wrong])));
+        assert!(line.contains("must be the name of an extension"), "{line}");
+    }
+}

@@ -88,11 +88,18 @@ fn worker(config: &config::Application) -> Option<WorkerScript> {
 /// run.
 fn ini_admin(config: &config::Application) -> Vec<(String, String)> {
     const SETTING: &str = "opcache.force_restart_timeout";
+    /// Extensions that PHP loads by `zend_extension` only.
+    const ZEND_EXTENSIONS: [&str; 2] = ["opcache", "xdebug"];
     let mut settings = config.options.admin.clone();
     let is_set = config.options.user.iter().chain(&settings).any(|(name, _)| name == SETTING);
     if config.worker.is_some() && !is_set {
         settings.push((SETTING.to_owned(), "0".to_owned()));
     }
+    settings.extend(config.options.extensions.iter().map(|name| {
+        let is_zend = ZEND_EXTENSIONS.contains(&name.as_str());
+        let setting = if is_zend { "zend_extension" } else { "extension" };
+        (setting.to_owned(), name.clone())
+    }));
     settings
 }
 

@@ -148,6 +148,7 @@ fn keys_of_php_are_those_of_the_application() {
         "php": {
             "version": "8.2",
             "ini": {"memory_limit": "256M"},
+            "extensions": ["imagick"],
             "processes": {"max": 7},
         },
         "environment": {"A": "b", "SECRET": {"file": "/secret"}},
@@ -156,7 +157,7 @@ fn keys_of_php_are_those_of_the_application() {
     let application = &document["applications"]["a"];
     for (key, value) in [
         ("type", json!("php 8.2")),
-        ("options", json!({"admin": {"memory_limit": "256M"}})),
+        ("options", json!({"admin": {"memory_limit": "256M"}, "extensions": ["imagick"]})),
         ("processes", json!({"max": 7})),
         ("user", json!("root")),
         ("group", json!("root")),
