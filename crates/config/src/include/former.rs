@@ -103,6 +103,14 @@ impl Reading<'_> {
         Some((tolerance.former_parts.get_or_init(|| Parts::of(former)), file.to_str()?))
     }
 
+    /// Returns true if the former document has a route that a file has added: the hosts alone of a
+    /// site are there if it could not be used.
+    pub(super) fn has_former_route(&self, file: &Path) -> bool {
+        let Some((former, name)) = self.former(file) else { return false };
+        let is_route = |path: &Vec<String>| path.first().is_some_and(|name| name == "routes");
+        former.of_file(name).iter().any(is_route)
+    }
+
     /// Returns the members that a file has added to the object at a place of the former document,
     /// and the source for them. `None` if there are none, or they must not be used.
     pub(super) fn former_members(

@@ -61,8 +61,8 @@ pub(super) struct Found {
 #[derive(Default)]
 struct Compiled {
     parts: Vec<(SiteParts, Place)>,
-    /// Hosts of sites that cannot be used, with the name of each.
-    hosts: Vec<(String, String)>,
+    /// Hosts of sites that cannot be used, with the name and the source of each.
+    hosts: Vec<(String, String, usize)>,
     is_encrypted: bool,
 }
 
@@ -153,8 +153,12 @@ impl Reading<'_> {
         let values = members.get_mut("variables").and_then(|all| all.get_mut("site"));
         let values = values.and_then(|site| site.get_mut("values")).and_then(Value::as_object_mut);
         if let Some(values) = values {
-            for (host, name) in all.hosts {
-                values.entry(host).or_insert(Value::String(name));
+            for (host, name, source) in all.hosts {
+                if !values.contains_key(&host) {
+                    let path = ["variables", "site", "values", &host].map(str::to_owned).to_vec();
+                    self.origins.push(Origin { path, source, inner: Vec::new() });
+                    values.insert(host, Value::String(name));
+                }
             }
             // The first pattern of a host counts: that of the site which says most about it.
             let mut sorted: Vec<_> = std::mem::take(values).into_iter().collect();
@@ -183,7 +187,8 @@ impl Reading<'_> {
             tolerance.change(file, |out| out.site = Some(name.to_owned()));
         }
         let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
-        match self.former_members(file, &top) {
+        let is_served = self.has_former_route(file);
+        match is_served.then(|| self.former_members(file, &top)).flatten() {
             Some((former, source)) => {
                 let parts = SiteParts { document: former, ..SiteParts::default() };
                 all.is_encrypted |= parts.document.contains_key("listeners");
@@ -192,7 +197,8 @@ impl Reading<'_> {
             None => {
                 let text = self.files.read_site(file).unwrap_or_default();
                 let hosts = named_hosts(&json::parse(&text).unwrap_or_default());
-                all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned())));
+                let source = self.add_source(file, text, place);
+                all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned(), source)));
             }
         }
         Ok(())
