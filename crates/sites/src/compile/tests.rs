@@ -345,8 +345,7 @@ fn each_mistake_has_the_key_of_the_site() {
         (json!({"headers": {"a b": "c"}}), json!({}), "/sites/a/headers"),
         (json!({"routes": [{"action": {"shaer": 1}}]}), json!({}), "/sites/a/routes/0/action: "),
         (json!({"php": {"version": "x"}}), json!({}), "/sites/a/php/version: "),
-        (json!({"limits": {"memory": "x"}}), json!({}), "/sites/a/limits/memory: "),
-        (json!({"limits": {"cpu": 0}}), json!({}), "/sites/a/limits/cpu: "),
+        (json!({"limits": {"bandwidth": "x"}}), json!({}), "/sites/a/limits/bandwidth: "),
         (
             json!({"environment": {"A": {"file": "/none"}}}),
             json!({}),
