@@ -16,6 +16,9 @@ use harness::{Server, Site, programs, requirements};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+/// Counts of which the least decides.
+const COUNTS: usize = 5;
+
 const REQUESTS: usize = 100;
 
 /// Calls that happen once for a connection are not counted for requests; and where other processes
@@ -162,44 +165,47 @@ fn count(server: &Server, pid: u32, target: &str) -> Option<(BTreeMap<String, us
     Some((calls, begun.elapsed().as_secs() as usize + 1))
 }
 
-fn assert_at_most((calls, seconds): &(BTreeMap<String, usize>, usize), each: usize) {
-    let total: usize = calls.values().sum();
-    assert!(total >= REQUESTS, "nothing was counted: {calls:?}");
-    assert!(
-        total <= each * REQUESTS + ONCE + EACH_SECOND * seconds,
-        "{total} system calls for {REQUESTS} requests within {seconds} s, at most {each} each: \
-         {calls:?}"
-    );
+/// Asserts that each request takes so many calls of a process. On a busy machine threads wake each
+/// other more often, so the least of a few counts decides.
+fn assert_at_most(server: &Server, pid: u32, target: &str, each: usize) {
+    let mut counts = Vec::new();
+    for _ in 0..COUNTS {
+        let Some((calls, seconds)) = count(server, pid, target) else { return };
+        let total: usize = calls.values().sum();
+        assert!(total >= REQUESTS, "nothing was counted: {calls:?}");
+        if total <= each * REQUESTS + ONCE + EACH_SECOND * seconds {
+            return;
+        }
+        counts.push(format!("{total} system calls within {seconds} s: {calls:?}"));
+    }
+    panic!("for {REQUESTS} requests, at most {each} each: {}", counts.join("; "));
 }
 
 #[test]
 fn a_small_file_on_a_kept_connection_takes_three_calls() {
     let server = warm_server();
-    let Some(calls) = count(&server, server.router(), "/small.txt") else { return };
     // epoll_wait, recvfrom, sendto.
-    assert_at_most(&calls, 3);
+    assert_at_most(&server, server.router(), "/small.txt", 3);
 }
 
 #[test]
 fn a_script_takes_five_calls_of_a_router_that_sleeps() {
     let server = warm_server();
-    let Some(calls) = count(&server, server.router(), "/hello.php") else { return };
     // epoll_wait, recvfrom, futex to wake the worker; epoll_wait, sendto.
-    assert_at_most(&calls, 5);
+    assert_at_most(&server, server.router(), "/hello.php", 5);
 }
 
 #[test]
 fn a_script_takes_seven_calls_of_a_worker_that_sleeps() {
     let server = warm_server();
     let worker = server.workers()[0];
-    let Some(calls) = count(&server, worker, "/hello.php") else { return };
     // To sleep, to wake the router, and for the processor time: futex, write, clock_gettime.
     // For the script: newfstatat. OPcache's lock: fcntl twice. Whether something lies in standard
     // error, which belongs to this request and not to the next one: ioctl.
     // From PHP 8.4 on, its memory manager asks at the end of a request whether the process was
     // forked, because it protects its lists with a random key: getpid.
     let of_newer_php = usize::from(programs::php_is_at_least(8, 4));
-    assert_at_most(&calls, 7 + of_newer_php);
+    assert_at_most(&server, worker, "/hello.php", 7 + of_newer_php);
 }
 
 /// Asserts that a file takes one call more than without rules, in the root and below four

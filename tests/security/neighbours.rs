@@ -40,9 +40,11 @@ const TIMEOUT: u64 = 2;
 /// The application in the example of the documentation, without the parts about its place.
 fn recommended() -> Value {
     let page = include_str!("../../docs/hosting.md");
-    let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
-    let mut document: Value = serde_json::from_str(example.expect("an example")).unwrap();
-    let application = document.pointer_mut("/applications/shop").expect("an application");
+    let examples = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut examples = examples.map(|example| serde_json::from_str::<Value>(example).unwrap());
+    let has_application = |example: &Value| example.get("applications").is_some();
+    let mut document = examples.find(has_application).expect("an example");
+    let application = document.pointer_mut("/applications/wiki").expect("an application");
     for name in ["root", "user", "isolation"] {
         application.as_object_mut().unwrap().remove(name).expect(name);
     }
