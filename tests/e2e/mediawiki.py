@@ -34,7 +34,9 @@ def run(session):
         check(done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:])
         settings = root / "LocalSettings.php"
         with settings.open("a") as written:
-            written.write("$wgEnableUploads = true;\n$wgUseImageMagick = false;\n")
+            # Debian's cache directory is outside of what a site in a sandbox may open.
+            written.write("$wgEnableUploads = true;\n$wgUseImageMagick = false;\n"
+                          f"$wgCacheDirectory = '{root / 'data'}';\n")
         shutil.copy(settings, root / "LocalSettings.php.bak")
         machine.give_away(root)
     page = browser.visitor(f"127.0.0.1:{server.port}")
