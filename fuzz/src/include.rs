@@ -31,7 +31,8 @@ impl IncludedFiles for Files<'_> {
         let values = site.hosts.iter().map(|host| (host.clone(), site.name.clone().into()));
         let values: Map<String, Value> = values.collect();
         let routes = Value::Array(site.routes.clone());
-        let parts = json!({"variables": {"site": {"values": values}}, "routes": {&site.name: routes}});
+        let parts =
+            json!({"variables": {"site": {"values": values}}, "routes": {&site.name: routes}});
         let document = parts.as_object().cloned().unwrap_or_default();
         Ok(SiteParts { document, ..SiteParts::default() })
     }
