@@ -50,6 +50,7 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
     parts.document.insert("variables".to_owned(), json!({"site": {"values": values}}));
     if let Some(listeners) = encryption::listeners(site)? {
         parts.document.insert("listeners".to_owned(), listeners);
+        parts.notes.extend(encryption::note(site).map(|note| ("https", note)));
     }
     let mut steps = Vec::new();
     let mut routes = Map::new();

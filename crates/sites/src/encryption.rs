@@ -22,15 +22,38 @@ pub(crate) fn listeners(site: &Site) -> Result<Option<Value>, SiteProblem> {
 
 /// Returns the names of the certificate: without those that the authority cannot check.
 fn domains(site: &Site, authority: &Map<String, Value>) -> Result<Vec<String>, SiteProblem> {
-    let has_dns = authority.contains_key("dns");
-    let can_check = |host: &&String| *host != "*" && (has_dns || !host.starts_with("*."));
-    let domains: Vec<_> = site.hosts.iter().filter(can_check).cloned().collect();
+    let domains = site.hosts.iter().filter(|host| can_be_checked(host, authority));
+    let domains: Vec<_> = domains.cloned().collect();
     if domains.is_empty() {
         let problem = "no authority gives a certificate for these hosts without \"dns\"; add it \
                        to \"https\", name the files of a certificate there, or set it to false";
         return Err(SiteProblem { key: "https", problem: problem.to_owned(), because_of: None });
     }
     Ok(domains)
+}
+
+/// Returns a note about hosts that get no certificate, if there are any.
+pub(crate) fn note(site: &Site) -> Option<String> {
+    let without = without_certificate(site);
+    (!without.is_empty()).then(|| {
+        format!(
+            "the authority gives no certificate for {} without \"dns\"; requests for them stay \
+             without encryption",
+            without.join(", ")
+        )
+    })
+}
+
+/// Returns the hosts for which the authority gives no certificate.
+fn without_certificate(site: &Site) -> Vec<&str> {
+    let SiteHttps::Acme(authority) = &site.https else { return Vec::new() };
+    let hosts = site.hosts.iter().filter(|host| !can_be_checked(host, authority));
+    hosts.map(String::as_str).collect()
+}
+
+/// Returns true if an authority can check that a host is of this server.
+fn can_be_checked(host: &str, authority: &Map<String, Value>) -> bool {
+    host != "*" && (authority.contains_key("dns") || !host.starts_with("*."))
 }
 
 /// Returns the steps that redirect to HTTPS and to the canonical host.
@@ -41,8 +64,14 @@ pub(crate) fn redirects(site: &Site) -> Vec<Value> {
     let host = site.canonical.as_deref().unwrap_or("$host");
     let mut steps = Vec::new();
     if site.is_encrypted() {
+        let mut conditions = json!({"scheme": "http"});
+        let without = without_certificate(site);
+        if site.canonical.is_none() && !without.is_empty() {
+            let hosts = site.hosts.iter().filter(|host| !without.contains(&host.as_str()));
+            conditions["host"] = hosts.cloned().collect();
+        }
         steps.push(json!({
-            "match": {"scheme": "http"},
+            "match": conditions,
             "action": {"return": 301, "location": format!("https://{host}{port}$request_uri")},
         }));
     }

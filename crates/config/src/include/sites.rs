@@ -66,8 +66,15 @@ struct Compiled {
     is_encrypted: bool,
 }
 
-/// `defaults`, and the addresses for requests with encryption.
-type Shared<'a> = (&'a Value, &'a [String]);
+/// What all sites share.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    /// `defaults`, and its place if the document has it.
+    defaults: &'a Value,
+    place: Option<&'a Place>,
+    /// The addresses for requests with encryption.
+    listen_https: &'a [String],
+}
 
 impl Found {
     pub(super) fn is_empty(&self) -> bool {
@@ -105,7 +112,7 @@ impl Reading<'_> {
         if found.is_empty() {
             return Ok(());
         }
-        let defaults = match found.defaults {
+        let (defaults, defaults_place) = match found.defaults {
             Some((defaults, place)) => {
                 if let Err(error) = Site::check_defaults(&defaults) {
                     for error in [&error].into_iter().chain(error.others()) {
@@ -116,12 +123,16 @@ impl Reading<'_> {
                         self.reject(place.source, format!("{file}: {text}"))?;
                     }
                 }
-                defaults
+                (defaults, Some(place))
             }
-            None => Value::Null,
+            None => (Value::Null, None),
         };
         let addresses = addresses(&defaults, self.files.has_ipv6());
-        let shared = (&defaults, addresses.1.as_slice());
+        let shared = Shared {
+            defaults: &defaults,
+            place: defaults_place.as_ref(),
+            listen_https: &addresses.1,
+        };
         let mut all = Compiled::default();
         for (sites, place) in found.sites {
             match sites {
@@ -142,10 +153,6 @@ impl Reading<'_> {
         self.add_shared(members, &addresses, all.is_encrypted)?;
         for (parts, place) in all.parts {
             let first_origin = self.origins.len();
-            for (path, inner) in parts.places {
-                let inner = [place.inner.as_slice(), inner.as_slice()].concat();
-                self.places.push(Origin { path, source: place.source, inner });
-            }
             let inside = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
             self.add(members, parts.document, &inside, first_origin)?;
         }
@@ -208,8 +215,8 @@ impl Reading<'_> {
     fn site(
         &mut self,
         name: &str,
-        site: &Value,
-        (defaults, listen_https): Shared<'_>,
+        value: &Value,
+        shared: Shared<'_>,
         place: Place,
         all: &mut Compiled,
     ) -> Result<bool, String> {
@@ -226,12 +233,12 @@ impl Reading<'_> {
             );
             return refuse(self, self.problem(&place, &problem));
         }
-        if !site.is_object() {
+        if !value.is_object() {
             let problem = "a site must be an object with \"hosts\" and \"root\"";
             return refuse(self, self.problem(&place, problem));
         }
         if let Some(key) =
-            ["listeners", "applications"].iter().find(|key| site.get(**key).is_some())
+            ["listeners", "applications"].iter().find(|key| value.get(**key).is_some())
         {
             let problem = format!(
                 "is a whole document, as it has \"{key}\", and no site; a document of a server of \
@@ -240,7 +247,7 @@ impl Reading<'_> {
             );
             return refuse(self, self.problem(&place, &problem));
         }
-        let site = match Site::read(name, site, defaults, listen_https) {
+        let site = match Site::read(name, value, shared.defaults, shared.listen_https) {
             Ok(site) => site,
             Err(error) => {
                 let errors = [&error].into_iter().chain(error.others());
@@ -254,6 +261,13 @@ impl Reading<'_> {
         self.begins(&place, &site.root);
         match self.files.compile(&site) {
             Ok(parts) => {
+                for (path, key) in &parts.places {
+                    // A mistake in a value of `defaults` is one of the document, not of the site.
+                    let is_own = key.first().is_none_or(|key| value.get(key).is_some());
+                    let from = shared.place.filter(|_| !is_own).unwrap_or(&place);
+                    let inner = [from.inner.as_slice(), key.as_slice()].concat();
+                    self.places.push(Origin { path: path.clone(), source: from.source, inner });
+                }
                 for (key, note) in &parts.notes {
                     self.notes.push(self.problem(&place.child(key), note));
                 }

@@ -270,8 +270,10 @@ fn https_needs_an_address_for_the_authority_or_files() {
     let wildcard = problem(json!({"hosts": ["*.a.example"]}), email.clone());
     assert!(wildcard.contains("/sites/a/https: no authority gives"), "{wildcard}");
     let both = json!({"hosts": ["a.example", "*.a.example"]});
-    let (found, _) = listeners(both, &email);
+    let (found, first) = listeners(both, &email);
     assert_eq!(found["*:443"]["tls"]["acme"][0]["domains"], json!(["a.example"]));
+    // The others would lead to an address without a certificate.
+    assert_eq!(first["match"], json!({"scheme": "http", "host": ["a.example"]}));
 }
 
 #[test]
@@ -354,6 +356,8 @@ fn each_mistake_has_the_key_of_the_site() {
         (json!({"https": 1}), json!({}), "/sites/a/https: "),
         (json!({}), json!({"emial": 1}), "/defaults: unknown key \"emial\""),
         (json!({}), json!({"listen": "x"}), "/defaults/listen"),
+        (json!({}), json!({"headers": {"a b": "c"}}), "/defaults/headers"),
+        (json!({}), json!({"cache": {"presett": 1}}), "/defaults/cache: unknown key"),
     ] {
         let problem = problem(keys.clone(), defaults);
         assert!(problem.contains(expected), "{keys}: {problem}");

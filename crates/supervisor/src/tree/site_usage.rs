@@ -33,7 +33,7 @@ const MAX_RECIPIENTS: u32 = 10_000;
 pub(super) struct UsageState {
     pub(super) counts: SiteCounts,
     waiting: Vec<Question>,
-    /// Counts could not be stored, which was logged.
+    /// Counts could not be read or stored, which was logged.
     has_failed: bool,
 }
 
@@ -144,12 +144,16 @@ impl Tree {
         });
         match parsed {
             Ok(stored) => {
+                self.usage.has_failed = false;
                 self.usage.counts.loaded(month, stored);
                 self.answer_waiting(Some(month));
             }
             Err(error) => {
                 self.usage.counts.load_failed(month);
-                self.log.write(Level::Alert, format_args!("counts of sites: {error}"));
+                // The file is read again every minute.
+                if !std::mem::replace(&mut self.usage.has_failed, true) {
+                    self.log.write(Level::Alert, format_args!("counts of sites: {error}"));
+                }
                 self.refuse_waiting(month, &error);
             }
         }
