@@ -21,6 +21,7 @@ Try it:
   howdah serve --listen 0.0.0.0:80  on another address
   howdah serve --domain example.org over https, with a certificate of Let's Encrypt
   howdah serve --tls                over https, for development
+  howdah serve --host a.example /srv/a --host b.example /srv/b   several sites, each with its host
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
   howdah check site.json            check a configuration
   howdah status                     show the status of the running server
@@ -136,6 +137,12 @@ and its listeners take the sockets that have their addresses or names (LISTEN_FD
 
 Without DIR and without --config, --state and --control, the site is the current directory.
 
+Several directories are several sites, each with the name of its host, in the same order:
+  howdah serve --host shop.example /srv/shop --host '*.blog.example' /srv/blogs
+Requests with another host get 404; --host '*' is the site for them. In development, names that
+end in .localhost lead to this machine: http://shop.localhost:8080/. --workers counts for each
+site. For sites with users, HTTPS and limits of their own: howdah site add --help.
+
 Environment, for containers; an option of the command line takes precedence:
   HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
   HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
@@ -145,6 +152,13 @@ Environment, for containers; an option of the command line takes precedence:
 pub struct Serve {
     /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,
+    /// Directories of further sites; each site has its --host
+    #[arg(value_name = "DIR")]
+    pub others: Vec<PathBuf>,
+    /// Host name of the site of a DIR, such as shop.example, or *.shop.example for all names below
+    /// it, or * for all others; given once for each DIR, in the same order
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "tls", "domain", "worker"])]
+    pub host: Vec<String>,
     /// Serve this configuration (JSON in NGINX Unit's grammar) and not a directory
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "listen", "workers"])]
     pub config: Option<PathBuf>,
@@ -295,7 +309,7 @@ fn advise(error: &mut clap::Error) {
 /// Returns the equivalent of an option of `php -S`, nginx, Caddy or PHP-FPM.
 fn foreign_option(option: &str) -> Option<&'static str> {
     Some(match option {
-        "--port" | "-p" | "--host" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {
+        "--port" | "-p" | "--bind" | "--address" | "--addr" | "-S" | "-l" => {
             "an address with its port is given as --listen 127.0.0.1:8080, or --listen '*:80' for \
              all addresses"
         }

@@ -32,6 +32,7 @@ pub fn apply(
     }
     // The options that belong to a directory exclude a configuration.
     let is_directory = arguments.dir.is_some()
+        || !arguments.host.is_empty()
         || !arguments.listen.is_empty()
         || arguments.workers.is_some()
         || arguments.tls

@@ -12,6 +12,7 @@ mod https;
 mod last_good;
 mod local_tls;
 mod mail_to;
+mod named_sites;
 mod plan;
 mod site_access;
 mod unitd;
@@ -148,7 +149,7 @@ fn serve(
             Err(problem) => warnings.push(problem),
         }
     }
-    if let (Some(config), Some(_)) = (&config, &plan.site) {
+    if let Some(config) = config.as_ref().filter(|_| !plan.directories.is_empty()) {
         let own = Credentials::current();
         warnings
             .extend(site_access::unreadable_front(config, user_of_site.as_ref().unwrap_or(&own)));
@@ -165,7 +166,7 @@ fn serve(
         warnings,
         private_user,
         user,
-        grants: Some(if plan.site.is_some() || arguments.dir.is_some() {
+        grants: Some(if arguments.dir.is_some() || !plan.directories.is_empty() {
             Box::new(grants::derive_for_site)
         } else {
             Box::new(grants::derive)
@@ -191,7 +192,7 @@ fn serve(
         mail_file: mail_to::file(arguments.mail_to.as_deref())?,
         sandbox: !arguments.no_sandbox,
         // A directory is one site, and is served from a terminal.
-        strict: arguments.strict || plan.site.is_some(),
+        strict: arguments.strict || plan.directories.len() == 1,
         php: php.found,
         unusable_php: php.unusable,
         invocation,
@@ -240,17 +241,19 @@ fn cannot_detach(error: io::Error) -> Failure {
     temporary(format!("cannot detach: {error}"))
 }
 
-/// Checks that the server can read the site of `howdah serve DIR`.
+/// Checks that the server can read the sites of `howdah serve DIR...`.
 fn check_site(
     plan: &StartupPlan,
     config: Option<&Config>,
     user: Option<&Credentials>,
 ) -> Result<(), String> {
-    let Some(site) = &plan.site else { return Ok(()) };
-    if let Some(user) = user {
-        site_access::check(site, user)?;
+    for directory in &plan.directories {
+        if let Some(user) = user {
+            site_access::check(directory, user)?;
+        }
+        config.map_or(Ok(()), |config| site_access::check_links(directory, config))?;
     }
-    config.map_or(Ok(()), |config| site_access::check_links(site, config))
+    Ok(())
 }
 
 /// Finds the programs that run PHP. Fails if an application needs one and there is none.

@@ -14,7 +14,7 @@ use howdah_sys::plain::Plain;
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
-use super::{https, mail_to};
+use super::{https, mail_to, named_sites};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk};
 use crate::{directories, server_user};
@@ -27,8 +27,8 @@ pub(super) struct StartupPlan {
     pub origin: String,
     /// Lines about the site.
     pub explanation: Vec<String>,
-    /// The directory of the site, if one is served.
-    pub site: Option<PathBuf>,
+    /// The directories of the command line.
+    pub directories: Vec<PathBuf>,
     /// The certificate for development, if there is one.
     pub local: Option<LocalCertificate>,
 }
@@ -52,6 +52,9 @@ impl StartupPlan {
             };
             document.notes.iter().for_each(|line| eprintln!("howdah: note: {}", Plain(line)));
             return Ok(StartupPlan::of_document(document.text, origin));
+        }
+        if !arguments.host.is_empty() || !arguments.others.is_empty() {
+            return named_sites::plan(arguments);
         }
         let is_https = arguments.tls || !arguments.domain.is_empty();
         let has_unit_options = arguments.common.state.is_some() || arguments.control.is_some();
@@ -77,18 +80,7 @@ impl StartupPlan {
             howdah_review::count(&site.root, user.as_ref())?
         };
         site.obeys_htaccess = files > 0;
-        for address in &arguments.listen {
-            Address::parse(address).map_err(|error| match Address::listen_advice(address) {
-                Some(advice) => {
-                    format!("--listen: \"{address}\" is not an address to listen on; {advice}")
-                }
-                None => format!("--listen: \"{address}\" {error}"),
-            })?;
-        }
-        let listen = match arguments.listen.as_slice() {
-            [] => https::addresses(arguments, howdah_sites::has_ipv6()),
-            listen => listen.to_vec(),
-        };
+        let listen = listen_addresses(arguments)?;
         let mut document = site.document(&listen, arguments.workers);
         let local = if arguments.tls { Some(StartupPlan::local(arguments)?) } else { None };
         https::secure(&mut document, arguments, local.as_ref());
@@ -121,7 +113,7 @@ impl StartupPlan {
             document: document.to_string().into_bytes(),
             origin: directory.display().to_string(),
             explanation,
-            site: Some(directory),
+            directories: vec![directory],
             local,
         })
     }
@@ -134,14 +126,15 @@ impl StartupPlan {
             document: old.document().to_vec(),
             origin: old.origin().to_owned(),
             explanation: Vec::new(),
-            site: None,
+            directories: Vec::new(),
             local,
         })
     }
 
     /// Returns the plan to serve a document that was served before.
     pub fn of_document(document: Vec<u8>, origin: String) -> StartupPlan {
-        StartupPlan { document, origin, explanation: Vec::new(), site: None, local: None }
+        let (explanation, directories) = Default::default();
+        StartupPlan { document, origin, explanation, directories, local: None }
     }
 
     fn local(arguments: &Serve) -> Result<LocalCertificate, String> {
@@ -162,7 +155,7 @@ impl StartupPlan {
                 .unwrap_or_else(|| br#"{"listeners":{},"routes":[],"applications":{}}"#.to_vec()),
             origin: StartupPlan::STORED.to_owned(),
             explanation: Vec::new(),
-            site: None,
+            directories: Vec::new(),
             local: None,
         })
     }
@@ -201,7 +194,7 @@ impl StartupPlan {
 
     /// Returns the mistakes of the document as lines.
     fn wrong(&self, error: &howdah_config::Error) -> String {
-        if self.site.is_some() || self.origin == StartupPlan::STORED {
+        if !self.directories.is_empty() || self.origin == StartupPlan::STORED {
             return error.lines(|error| format!("{}: {error}", self.origin));
         }
         include::explain(&self.origin, &self.document, error)
@@ -238,6 +231,22 @@ fn name_user(document: &mut Value, options: &CommonOptions) {
             }
         }
     }
+}
+
+/// Returns the addresses of `--listen`, which are valid, or those to listen on without it.
+pub(super) fn listen_addresses(arguments: &Serve) -> Result<Vec<String>, String> {
+    for address in &arguments.listen {
+        Address::parse(address).map_err(|error| match Address::listen_advice(address) {
+            Some(advice) => {
+                format!("--listen: \"{address}\" is not an address to listen on; {advice}")
+            }
+            None => format!("--listen: \"{address}\" {error}"),
+        })?;
+    }
+    Ok(match arguments.listen.as_slice() {
+        [] => https::addresses(arguments, howdah_sites::has_ipv6()),
+        listen => listen.to_vec(),
+    })
 }
 
 /// Returns true if the document is the stored one, which the control API changes.
@@ -290,6 +299,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };
+    let others: Result<_, _> = arguments.others.iter().map(std::path::absolute).collect();
     let is_https = arguments.tls || !arguments.domain.is_empty();
     let dir = match (&arguments.config, &arguments.common.state, &arguments.dir) {
         (None, state, None) if state.is_none() || is_https => Some(PathBuf::from(".")),
@@ -297,6 +307,8 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
     };
     let arguments = Serve {
         dir: absolute(&dir)?,
+        others: others.map_err(|error| error.to_string())?,
+        host: arguments.host.clone(),
         config: arguments.config.clone(),
         common: CommonOptions {
             state: absolute(&arguments.common.state)?,

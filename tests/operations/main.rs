@@ -11,6 +11,7 @@ mod log_rotation;
 mod problems;
 mod recovery;
 mod service_manager;
+mod several_directories;
 mod signals;
 mod site_commands;
 mod stale_users;
