@@ -70,6 +70,23 @@ fn requests_bytes_run_times_and_mails_of_a_site_are_counted() {
 }
 
 #[test]
+fn answers_of_500_and_above_count_as_errors_for_the_month_and_the_last_minute() {
+    let server = Site::script("a.php", "http_response_code((int) $_GET['status']);");
+    let control = format!("unix:{}", server.control_socket().display());
+    let server = server.argument("--control").argument(&control).with(json!({})).serve();
+    for status in [200, 404, 499, 500, 503] {
+        assert_eq!(server.get(&format!("/a.php?status={status}")).status, status);
+    }
+    let counts = counted(&server, "site", 5);
+    assert_eq!(counts["errors"], 2, "{counts}");
+    let traffic = eventually("the last minute is known", || {
+        let status = server.control("GET", "/status", "").succeeded();
+        status["sites"].get("site").cloned()
+    });
+    assert_eq!(traffic, json!({"requests": 5, "errors": 2}));
+}
+
+#[test]
 fn a_restart_a_crash_of_the_router_and_a_removed_site_lose_nothing() {
     let mut server = site().serve();
     let address = server.address.to_string();

@@ -36,13 +36,14 @@ pub(super) fn run(server: &Server, args: &UsageArgs) -> Result<(), Failure> {
 
 /// Returns the table of a response of `/usage`.
 fn table(usage: &Usage) -> String {
-    let headings = [&*usage.month, "REQUESTS", "RECEIVED", "SENT", "PHP", "MAILS"];
+    let headings = [&*usage.month, "REQUESTS", "ERRORS", "RECEIVED", "SENT", "PHP", "MAILS"];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
     for (name, used) in &usage.sites {
-        let SiteUsage { requests, received, sent, php_us, mails } = *used;
+        let SiteUsage { requests, errors, received, sent, php_us, mails } = *used;
         rows.push(vec![
             printable(name),
             requests.to_string(),
+            errors.to_string(),
             bytes(received),
             bytes(sent),
             format!("{:.1}", php_us as f64 / 1e6),
@@ -72,16 +73,16 @@ mod tests {
     #[test]
     fn each_site_is_a_row() {
         let usage = json!({"month": "2026-11", "sites": {
-            "blog\u{1b}": {"requests": 12, "received": 512, "sent": 3_500_000, "mails": 2},
+            "blog\u{1b}": {"requests": 12, "errors": 3, "received": 512, "sent": 3_500_000, "mails": 2},
             "shop": {"requests": 1_000_000, "received": 1u64 << 53, "php_seconds": 1234.56},
         }});
         let text = table(&serde_json::from_value(usage).unwrap());
         assert_eq!(
             text,
             "\
-2026-11  REQUESTS  RECEIVED    SENT     PHP  MAILS
-blog\u{fffd}          12    0.5 KB  3.3 MB     0.0      2
-shop      1000000    8.0 PB  0.0 KB  1234.6      0
+2026-11  REQUESTS  ERRORS  RECEIVED    SENT     PHP  MAILS
+blog\u{fffd}          12       3    0.5 KB  3.3 MB     0.0      2
+shop      1000000       0    8.0 PB  0.0 KB  1234.6      0
 "
         );
     }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct Used {
     /// Number of requests.
     pub requests: u64,
+    /// Number of responses with a status of 500 or above.
+    pub errors: u64,
     /// Bytes of requests: heads and bodies.
     pub received: u64,
     /// Bytes of responses: heads and bodies.
@@ -23,6 +25,7 @@ impl Used {
     /// Adds what other requests have used.
     pub fn add(&mut self, other: Used) {
         self.requests = self.requests.saturating_add(other.requests);
+        self.errors = self.errors.saturating_add(other.errors);
         self.received = self.received.saturating_add(other.received);
         self.sent = self.sent.saturating_add(other.sent);
         self.php_us = self.php_us.saturating_add(other.php_us);
@@ -82,7 +85,7 @@ mod tests {
     #[test]
     fn counts_are_taken_once() {
         let (tally, shop, blog) = (Tally::default(), Arc::from("shop"), Arc::from("blog"));
-        let used = Used { requests: 1, received: 20, sent: 300, php_us: 0 };
+        let used = Used { requests: 1, errors: 1, received: 20, sent: 300, php_us: 0 };
         tally.add(&shop, used);
         tally.add(&blog, used);
         tally.add(&shop, Used { php_us: 5, sent: u64::MAX, ..used });
@@ -90,7 +93,7 @@ mod tests {
         tally.add(&Arc::from("shop"), used);
         let mut all = HashMap::<Arc<str>, Used>::new();
         tally.take().into_iter().for_each(|(site, used)| all.entry(site).or_default().add(used));
-        let shop = Used { requests: 3, received: 60, sent: u64::MAX, php_us: 5 };
+        let shop = Used { requests: 3, errors: 3, received: 60, sent: u64::MAX, php_us: 5 };
         assert_eq!((all["shop"], all["blog"], all.len()), (shop, used, 2));
         assert!(tally.take().is_empty());
     }

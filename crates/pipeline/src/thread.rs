@@ -154,7 +154,8 @@ impl RouterThread {
     /// and never of a client.
     pub fn count(&self, listener: &Arc<str>, record: &RequestRecord<'_>) {
         let (received, sent) = (record.received, record.sent);
-        let used = Used { requests: 1, received, sent, php_us: 0 };
+        let errors = u64::from(record.status >= 500);
+        let used = Used { requests: 1, errors, received, sent, php_us: 0 };
         let counted = record
             .request
             .and_then(|request| request.handling.with_site(|site| self.used.add(site, used)));

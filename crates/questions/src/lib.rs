@@ -23,7 +23,7 @@ pub use caches::*;
 pub use purge::Purge;
 pub use question::{Question, Subject};
 pub use status::*;
-pub use usage::{SiteUsage, Usage};
+pub use usage::{SiteTraffic, SiteUsage, Usage};
 
 /// Parts by their names, in the order in which they are shown.
 pub type Named<T> = IndexMap<String, T>;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::applications::{ApplicationStatus, PhpStatus};
 use crate::caches::CacheStatus;
+use crate::usage::SiteTraffic;
 use crate::{Named, Word};
 
 /// The state of the server. Clients of Unit subtract the numbers of two states, so an unknown
@@ -43,6 +44,9 @@ pub struct Status {
     /// Limits: zones, and rules by their paths in the document.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub limits: Named<LimitStatus>,
+    /// Requests of each site in the last minute. Sites without any are missing.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub sites: Named<SiteTraffic>,
     /// The server through which several servers share purges and limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,

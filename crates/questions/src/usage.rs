@@ -21,6 +21,8 @@ pub struct Usage {
 pub struct SiteUsage {
     /// Requests that were answered, or cut short.
     pub requests: u64,
+    /// Responses with a status of 500 or above.
+    pub errors: u64,
     /// Bytes of requests: heads and bodies.
     pub received: u64,
     /// Bytes of responses: heads and bodies.
@@ -32,6 +34,16 @@ pub struct SiteUsage {
     pub mails: u64,
 }
 
+/// What clients have asked of a site in the last minute.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteTraffic {
+    /// Requests that were answered, or cut short.
+    pub requests: u64,
+    /// Responses with a status of 500 or above.
+    pub errors: u64,
+}
+
 /// The highest number, up to which all programs read JSON exactly.
 const MAX: u64 = (1 << 53) - 1;
 
@@ -40,6 +52,7 @@ impl SiteUsage {
     pub fn add(&mut self, other: SiteUsage) {
         let sum = |a: u64, b: u64| a.saturating_add(b).min(MAX);
         self.requests = sum(self.requests, other.requests);
+        self.errors = sum(self.errors, other.errors);
         self.received = sum(self.received, other.received);
         self.sent = sum(self.sent, other.sent);
         self.php_us = sum(self.php_us, other.php_us);
@@ -80,6 +93,7 @@ mod tests {
     fn numbers_only_grow_and_stay_exact() {
         let most = SiteUsage {
             requests: u64::MAX,
+            errors: u64::MAX,
             received: u64::MAX,
             sent: u64::MAX,
             php_us: u64::MAX,
@@ -88,8 +102,14 @@ mod tests {
         let mut used = SiteUsage { requests: 1, ..SiteUsage::default() };
         used.add(most);
         used.add(most);
-        let expected =
-            SiteUsage { requests: MAX, received: MAX, sent: MAX, php_us: MAX, mails: MAX };
+        let expected = SiteUsage {
+            requests: MAX,
+            errors: MAX,
+            received: MAX,
+            sent: MAX,
+            php_us: MAX,
+            mails: MAX,
+        };
         assert_eq!(used, expected);
     }
 }

@@ -26,6 +26,7 @@ mod control_thread;
 mod disk;
 mod event_loop;
 mod hello;
+mod last_minute;
 mod link;
 mod listeners;
 mod logs;

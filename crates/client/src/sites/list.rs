@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use howdah_questions::{CertificateStatus, Named, Status};
+use howdah_questions::{CertificateStatus, Named, SiteTraffic, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,6 +37,12 @@ pub(super) struct Row {
     /// Requests that PHP has got since the start of the router.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<u64>,
+    /// Requests in a second, on average of the last minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests_per_second: Option<f64>,
+    /// Responses with a status of 500 or above in the last minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<u64>,
     /// Requests that wait or run.
     #[serde(skip_serializing_if = "Option::is_none")]
     active: Option<u64>,
@@ -90,6 +96,9 @@ impl Facts<'_> {
         let php = self.status.and_then(|status| status.php.get(name));
         let own = application.and_then(|application| application.problem.clone());
         let has_route = self.config.get("routes").is_some_and(|routes| routes.get(name).is_some());
+        let is_served = self.status.is_some() && has_route;
+        let traffic = self.status.and_then(|status| status.sites.get(name)).copied();
+        let traffic = traffic.or_else(|| is_served.then(SiteTraffic::default));
         let is_off = site.get("enabled") == Some(&Value::Bool(false));
         let state = match (self.status, &problem, php) {
             (None, ..) => "stopped",
@@ -110,6 +119,10 @@ impl Facts<'_> {
             processes: application.map(|application| application.processes.running),
             memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
             requests: self.pools.get(name).and_then(|pool| pool.accepted_conn),
+            // Two digits behind the point.
+            requests_per_second: traffic
+                .map(|traffic| (traffic.requests as f64 / 60.0 * 100.0).round() / 100.0),
+            errors: traffic.map(|traffic| traffic.errors),
             active: application.map(|application| application.requests.active),
             certificate: self.status.and_then(|status| certificate(&status.certificates, &hosts)),
             problem: problem.or(own),
@@ -178,8 +191,7 @@ pub(super) fn run(document: &Document, is_json: bool) -> Result<(), Failure> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let headings =
-        ["SITE", "STATE", "PHP", "PROCESSES", "MEMORY", "REQUESTS", "CERTIFICATE UNTIL", "HOSTS"];
+    let headings = ["SITE", "STATE", "PHP", "MEMORY", "REQ/S", "ERRORS", "CERTIFICATE", "HOSTS"];
     let mut cells = vec![headings.map(str::to_owned).to_vec()];
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     cells.extend(rows.iter().map(|row| {
@@ -187,11 +199,11 @@ fn table(rows: &[Row]) -> String {
             printable(&row.name),
             printable(&row.state),
             known(row.php.as_deref().map(printable)),
-            known(row.processes.map(|number| number.to_string())),
             known(row.memory.map(size)),
-            known(row.requests.map(|number| number.to_string())),
-            known(row.certificate.as_deref().map(printable)),
-            printable(&row.hosts.join(", ")),
+            known(row.requests_per_second.map(|rate| format!("{rate:.1}"))),
+            known(row.errors.map(|number| number.to_string())),
+            known(row.certificate.as_deref().map(date)),
+            printable(&hosts_of(row)),
         ]
     }));
     let mut text = columns(&cells, &[0, 1, 2, 6, 7]);
@@ -205,6 +217,32 @@ fn table(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+/// Returns the first host, unless the site is named after it, and the number of the others.
+fn hosts_of(row: &Row) -> String {
+    let others = match row.hosts.len() {
+        0 | 1 => String::new(),
+        number => format!("+{}", number - 1),
+    };
+    match row.hosts.first() {
+        Some(first) if *first != row.name && !others.is_empty() => format!("{first} {others}"),
+        Some(first) if *first != row.name => first.clone(),
+        _ => others,
+    }
+}
+
+/// Returns the day of an HTTP date, such as `2027-02-21`.
+fn date(http: &str) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<_> = http.split_whitespace().collect();
+    let read = |words: &[&str]| {
+        let [_, day, month, year, ..] = words else { return None };
+        let month = MONTHS.iter().position(|known| known == month)? + 1;
+        Some(format!("{year}-{month:02}-{day}"))
+    };
+    printable(&read(&words).unwrap_or_else(|| http.to_owned()))
 }
 
 /// Returns the facts of a site as lines.
@@ -222,12 +260,35 @@ mod tests {
 
     use super::*;
 
+    /// A list of usual names fits a terminal of 80 columns.
+    #[test]
+    fn the_table_is_narrow() {
+        let row = |name: &str, hosts: &[&str]| Row {
+            name: name.to_owned(),
+            state: "unloaded".to_owned(),
+            php: Some("8.4.16".to_owned()),
+            memory: Some(1 << 30),
+            requests_per_second: Some(1234.56),
+            errors: Some(12345),
+            certificate: Some("Sun, 21 Feb 2027 08:49:37 GMT".to_owned()),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..Row::default()
+        };
+        let names = ["my-shop.example", "www.my-shop.example"];
+        let text = table(&[row(names[0], &names), row("blog", &["b.test"]), Row::default()]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.len() <= 80), "{text}");
+        assert!(lines[1].ends_with("  1234.6   12345  2027-02-21   +1"), "{text}");
+        assert!(lines[2].ends_with("  b.test"), "{text}");
+    }
+
     #[test]
     fn a_site_has_the_facts_that_the_status_has_and_no_others() {
         let status: Status = serde_json::from_value(json!({
             "modules": {"php": [{"version": "8.2.30"}, {"version": "8.10.1"}, {"version": "8.4.2"}]},
             "applications": {"a": {"processes": {"running": 2}, "requests": {"active": 1}}},
             "php": {"a": {"state": "loaded", "memory": {"prototype": 1, "processes": 2}}},
+            "sites": {"a": {"requests": 90, "errors": 2}},
             "certificates": {"acme:x": {"names": ["*.example"], "expires": "E"}},
         }))
         .unwrap();
@@ -240,8 +301,10 @@ mod tests {
         let a = facts.row("a", &site("a.example"), None, Row::default());
         assert_eq!((a.state.as_str(), a.php.as_deref()), ("loaded", Some("8.10.1")));
         assert_eq!((a.memory, a.certificate.as_deref(), a.requests), (Some(3), Some("E"), None));
+        assert_eq!((a.requests_per_second, a.errors), (Some(1.5), Some(2)));
         let b = facts.row("b", &site("b.test"), None, Row::default());
         assert_eq!((b.state.as_str(), b.memory, b.certificate), ("static", None, None));
+        assert_eq!((b.requests_per_second, b.errors), (Some(0.0), Some(0)));
         let mut off = site("c.test");
         off["enabled"] = json!(false);
         assert_eq!(facts.row("c", &off, None, Row::default()).state, "disabled");

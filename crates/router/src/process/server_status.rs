@@ -63,6 +63,7 @@ impl Commands {
         status.caches = caches.map(|store| (store.config().name.clone(), store.report())).collect();
         let (zones, now) = (snapshot.zones.all(), clock::monotonic_us() * 1000);
         status.limits = zones.iter().map(|zone| (zone.name.clone(), zone.report(now))).collect();
+        status.sites = self.usage.last_minute();
         status.cluster = self.shared.cluster.report();
         status
     }

@@ -10,16 +10,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use howdah_http::usage::Used;
 use howdah_pipeline::thread::ThreadCommand;
+use howdah_questions::{Named, SiteTraffic};
 use howdah_sys::packets::from_memory;
 use howdah_wire::messages::{MAX_SITE_NAME, SiteUsed, ToSupervisor};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
+use super::last_minute::LastMinute;
 use super::link::Link;
 use super::threads::{Threads, send_and_wait};
 
@@ -43,13 +45,14 @@ pub(super) struct UsageReports {
     /// Number of the last question.
     last: Cell<u32>,
     waiting: RefCell<HashMap<u32, oneshot::Sender<Answer>>>,
+    last_minute: RefCell<LastMinute>,
 }
 
 impl UsageReports {
     /// Creates the reports of these threads.
     pub(super) fn new(link: Rc<Link>, threads: Threads) -> Rc<Self> {
-        let (last, waiting) = (Cell::default(), RefCell::default());
-        Rc::new(UsageReports { link, threads, last, waiting })
+        let (last, waiting, last_minute) = Default::default();
+        Rc::new(UsageReports { link, threads, last, waiting, last_minute })
     }
 
     /// Passes the counts of all threads on, when all have answered.
@@ -60,7 +63,13 @@ impl UsageReports {
         {
             sites.entry(site).or_default().add(used);
         }
+        self.last_minute.borrow_mut().add(&sites, Instant::now());
         messages(sites).iter().try_for_each(|message| self.link.send(message))
+    }
+
+    /// Returns the requests of each site in the last minute, without those since the last report.
+    pub(super) fn last_minute(&self) -> Named<SiteTraffic> {
+        self.last_minute.borrow_mut().sums(Instant::now())
     }
 
     /// Passes counts on before the threads end, or after they have finished.
@@ -108,9 +117,9 @@ impl UsageReports {
 /// Returns the messages for counts. A name that is too long is cut: it is the path of a directory.
 fn messages(sites: HashMap<Arc<str>, Used>) -> Vec<ToSupervisor> {
     let counts = sites.into_iter().map(|(site, used)| {
-        let Used { requests, received, sent, php_us } = used;
+        let Used { requests, errors, received, sent, php_us } = used;
         let site = site[..site.floor_char_boundary(MAX_SITE_NAME)].to_owned();
-        SiteUsed { site, requests, received, sent, php_us }
+        SiteUsed { site, requests, errors, received, sent, php_us }
     });
     let counts: Vec<_> = counts.collect();
     counts
@@ -127,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_counts_of_many_sites_with_long_names_fit_messages() {
-        let used = Used { requests: 1, received: 2, sent: 3, php_us: 4 };
+        let used = Used { requests: 1, errors: 0, received: 2, sent: 3, php_us: 4 };
         let name = |number: u32| Arc::from(format!("/{number}/{}", "é".repeat(500)));
         let all = messages((0..1000).map(|number| (name(number), used)).collect());
         assert_eq!(all.len(), 4);

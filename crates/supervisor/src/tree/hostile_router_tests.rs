@@ -65,6 +65,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
                 let used = SiteUsed {
                     site: name,
                     requests: number,
+                    errors: number,
                     received: number,
                     sent: number,
                     php_us: number,
@@ -293,7 +294,7 @@ fn count(model: &mut Model, sites: &[String], month: Option<&str>) -> Result<Str
         let used = some.iter().map(|site| {
             let (requests, most) = (1, u64::MAX);
             let site = site.clone();
-            SiteUsed { site, requests, received: most, sent: most, php_us: most }
+            SiteUsed { site, requests, errors: most, received: most, sent: most, php_us: most }
         });
         ask(model, &ToSupervisor::Used { sites: used.collect() });
     }

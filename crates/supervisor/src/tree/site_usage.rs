@@ -56,8 +56,8 @@ impl Tree {
     /// Adds the counts of a router.
     pub(super) fn sites_used(&mut self, sites: Vec<SiteUsed>) {
         let month = month();
-        for SiteUsed { site, requests, received, sent, php_us } in sites {
-            let used = SiteUsage { requests, received, sent, php_us, mails: 0 };
+        for SiteUsed { site, requests, errors, received, sent, php_us } in sites {
+            let used = SiteUsage { requests, errors, received, sent, php_us, mails: 0 };
             self.count_usage(&month, &site, used);
         }
         self.forward_usage();

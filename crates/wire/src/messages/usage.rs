@@ -29,6 +29,8 @@ record! {
         site: String,
         /// Number of requests.
         requests: u64,
+        /// Number of responses with a status of 500 or above.
+        errors: u64,
         /// Bytes of requests.
         received: u64,
         /// Bytes of responses.
