@@ -92,7 +92,8 @@ fn a_site_is_added_shown_disabled_and_removed() {
     let text = printed(&run(&server, &words));
     assert!(text.contains("http://a.example:") && text.contains(" answers with 200."), "{text}");
     assert!(text.contains("Left to do:\n") && text.contains("DNS: www.a.example"), "{text}");
-    assert!(text.contains("HTTPS: write"), "{text}");
+    let switch_on = "to switch HTTPS on, write \"defaults\": {\"https\": {\"email\": ";
+    assert!(text.contains(&format!("HTTP only: {switch_on}")), "{text}");
     let site = file(&server, "a.example");
     assert_eq!(fs::metadata(&site).unwrap().mode() & 0o7777, 0o644);
     assert!(get(&server, "www.a.example").text().starts_with("a "));
@@ -104,7 +105,9 @@ fn a_site_is_added_shown_disabled_and_removed() {
     assert_eq!((&row["root"], &row["requests"]), (&json!(root), &json!(2)));
     assert!(row["php"].as_str().unwrap().starts_with('8') && row["certificate"].is_null());
     let table = printed(&run(&server, &["site", "list"]));
-    assert!(table.starts_with("SITE ") && table.contains("a.example, www.a.example"), "{table}");
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("SITE ") && lines[1].ends_with(" +1"), "{table}");
+    assert!(lines.iter().all(|line| line.len() <= 80), "{table}");
 
     let shown = printed(&run(&server, &["site", "show", "a.example"]));
     for part in [
@@ -112,6 +115,7 @@ fn a_site_is_added_shown_disabled_and_removed() {
         "found: a PHP site with index.php",
         "hosts: a.example, www.a.example",
         "application a.example: php, the server's user",
+        &format!("HTTP only: site a.example; {switch_on}"),
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

@@ -49,7 +49,7 @@ pub use left_out::{LeftOut, watched_by_left_out};
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
 pub use site_files::{SiteFiles, site_files, with_only_sites};
-pub use sites::{SiteParts, SiteProblem};
+pub use sites::{SiteParts, SiteProblem, http_only, switch_on_https};
 pub use tables::{expand_tables, watched_by_tables};
 pub use tolerant::expand_leaving_out;
 
@@ -150,6 +150,7 @@ fn expand_once<'f>(
         reading.add_sites(&mut document)?;
         Ok(document)
     });
+    let without_https = std::mem::take(&mut reading.without_https);
     let Reading { sources, origins, tables, notes, mistakes, tolerance, places, .. } = reading;
     let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
@@ -170,7 +171,9 @@ fn expand_once<'f>(
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
-    let expanded = Expanded { document, sources, origins, places, notes, ..Expanded::default() };
+    let (left_out, mistakes) = Default::default();
+    let expanded =
+        Expanded { document, sources, origins, places, notes, without_https, left_out, mistakes };
     Ok(Some((expanded, tolerance)))
 }
 
@@ -251,6 +254,8 @@ struct Reading<'f> {
     found: sites::Found,
     /// Parts that a site has in other places: they explain mistakes.
     places: Vec<Origin>,
+    /// Names of the sites that have HTTPS once there is an e-mail address for the authority.
+    without_https: Vec<String>,
 }
 
 impl<'f> Reading<'f> {
@@ -267,6 +272,7 @@ impl<'f> Reading<'f> {
             tolerance: None,
             found: sites::Found::default(),
             places: Vec::new(),
+            without_https: Vec::new(),
         }
     }
 

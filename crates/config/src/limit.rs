@@ -427,7 +427,7 @@ impl LimitRate {
 }
 
 /// Reads a number of requests and a unit of time, such as `10/s`.
-fn read_rate(node: &Node<'_>) -> Result<(u32, Duration), Error> {
+pub(crate) fn read_rate(node: &Node<'_>) -> Result<(u32, Duration), Error> {
     /// Maximum number of requests a second: their interval is exact to one in a thousand.
     const MAX_PER_SECOND: u64 = 1_000_000;
     let text = node.string()?;

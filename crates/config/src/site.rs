@@ -15,6 +15,7 @@ use crate::address::Address;
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
+use crate::limit::read_rate;
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Object, Scope};
 use crate::php::{PhpVersion, read_extensions};
@@ -142,7 +143,7 @@ pub enum EnvironmentValue {
 pub const MAX_SITE_BODY_SIZE: u32 = 1 << 30;
 
 /// Keys whose objects have the members of `defaults` that the site does not have.
-const MERGED: [&str; 4] = ["php", "limits", "environment", "headers"];
+pub(crate) const MERGED: [&str; 4] = ["php", "limits", "environment", "headers"];
 
 impl Site {
     /// Reads a site. `defaults` is a valid one of the document, or null.
@@ -348,7 +349,10 @@ fn read_php(node: &Node<'_>) -> Result<SitePhp, Error> {
 fn read_limits(node: &Node<'_>) -> Result<SiteLimits, Error> {
     let object = node.object(&SITE_LIMITS)?;
     let limits = SiteLimits {
-        requests: object.text("requests")?,
+        requests: object.read("requests", |node| {
+            read_rate(node)?;
+            Ok(node.text()?.to_owned())
+        })?,
         mail: object.integer("mail")?,
         bandwidth: object.read("bandwidth", |node| match node.value {
             Value::String(_) => read_size(node).map(Value::from),

@@ -61,20 +61,23 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
         let content: Vec<_> = content.map(|step| with_headers(step, site)).collect();
         let options = options::of(site);
         if options.is_empty() {
-            place_steps(site, &site.name, steps.len(), content.len(), &mut parts);
-            steps.extend(content);
+            place_steps(site, &site.name, steps.len(), &content, &mut parts);
+            steps.extend(content.into_iter().map(|(step, _)| step));
         } else {
             let mut action = json!({"pass": format!("routes/{}%2Fcontent", site.name)});
             let index = steps.len().to_string();
             for (option, key, value) in options {
                 let path = ["routes", &site.name, &index, "action", option];
                 parts.place(&path, key);
+                for (inner, key) in options::places_of_limits(site).filter(|_| option == "limit") {
+                    parts.place(&[path.as_slice(), &inner].concat(), &key);
+                }
                 action[option] = value;
             }
             steps.push(json!({"action": action}));
             let name = format!("{}/content", site.name);
-            place_steps(site, &name, 0, content.len(), &mut parts);
-            routes.insert(name, content.into());
+            place_steps(site, &name, 0, &content, &mut parts);
+            routes.insert(name, content.into_iter().map(|(step, _)| step).collect());
         }
         if let Some(application) = served.application {
             let application = application_of(site, application, machine, &mut parts)?;
@@ -115,8 +118,8 @@ impl Parts {
 
 /// Finds what serves the site.
 fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
-    let refused = |key, path| {
-        let because_of = Some(path);
+    let refused = |key: &str, path| {
+        let (key, because_of) = (vec![key.to_owned()], Some(path));
         move |error: DetectError| SiteProblem { key, problem: error.to_string(), because_of }
     };
     let root = &site.root;
@@ -137,7 +140,7 @@ fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
                 site.root.display()
             );
             let because_of = Some(site.root.clone());
-            return Err(SiteProblem { key: "worker", problem, because_of });
+            return Err(SiteProblem { key: vec!["worker".to_owned()], problem, because_of });
         }
         SiteWorker::Script(script) => {
             let environment = Vec::new();
@@ -160,22 +163,38 @@ fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
 }
 
 /// Adds the header fields of the site to a step that has none of its own, and to its fallbacks:
-/// those of the action that responds count.
-fn with_headers(mut step: Value, site: &Site) -> Value {
-    let Some(headers) = &site.headers else { return step };
-    let mut next = step.get_mut("action");
+/// those of the action that responds count. Returns the step, and the number of fallbacks that lead
+/// to each action with the fields.
+fn with_headers(mut step: Value, site: &Site) -> (Value, Vec<usize>) {
+    let mut depths = Vec::new();
+    let Some(headers) = &site.headers else { return (step, depths) };
+    let (mut next, mut depth) = (step.get_mut("action"), 0);
     while let Some(action) = next.and_then(Value::as_object_mut) {
-        action.entry("response_headers").or_insert_with(|| headers.clone());
-        next = action.get_mut("fallback");
+        if !action.contains_key("response_headers") {
+            action.insert("response_headers".to_owned(), headers.clone());
+            depths.push(depth);
+        }
+        (next, depth) = (action.get_mut("fallback"), depth + 1);
     }
-    step
+    (step, depths)
 }
 
 /// Records the places of the steps of a route, of which the site's own come first.
-fn place_steps(site: &Site, route: &str, first: usize, count: usize, parts: &mut Parts) {
-    for index in 0..count {
+fn place_steps(
+    site: &Site,
+    route: &str,
+    first: usize,
+    steps: &[(Value, Vec<usize>)],
+    parts: &mut Parts,
+) {
+    for (index, (_, depths)) in steps.iter().enumerate() {
         let at = first.saturating_add(index).to_string();
-        parts.place(&["routes", route, &at, "action", "response_headers"], &["headers"]);
+        for depth in depths {
+            let mut path = vec!["routes", route, &at, "action"];
+            path.resize(path.len().saturating_add(*depth), "fallback");
+            path.push("response_headers");
+            parts.place(&path, &["headers"]);
+        }
         if index < site.routes.len() {
             parts.place(&["routes", route, &at], &["routes", &index.to_string()]);
         }
@@ -229,7 +248,7 @@ fn application_of(
     for (variable, value) in &site.environment {
         let value = match value {
             EnvironmentValue::Text(text) => text.clone(),
-            EnvironmentValue::File(file) => read_value(file, machine)?,
+            EnvironmentValue::File(file) => read_value(variable, file, machine)?,
         };
         set(&["environment", variable], &["environment", variable], json!(value));
     }
@@ -238,9 +257,10 @@ fn application_of(
 }
 
 /// Reads the value of an environment variable.
-fn read_value(file: &Path, machine: &Machine<'_>) -> Result<String, SiteProblem> {
+fn read_value(variable: &str, file: &Path, machine: &Machine<'_>) -> Result<String, SiteProblem> {
     let because_of = Some(file.to_owned());
-    let refused = |problem| SiteProblem { key: "environment", problem, because_of };
+    let key = ["environment", variable].map(str::to_owned).to_vec();
+    let refused = |problem| SiteProblem { key, problem, because_of };
     let text = (machine.read)(file).and_then(|text| {
         String::from_utf8(text).map_err(|_| format!("{}: it is not UTF-8", file.display()))
     });

@@ -27,7 +27,11 @@ fn domains(site: &Site, authority: &Map<String, Value>) -> Result<Vec<String>, S
     if domains.is_empty() {
         let problem = "no authority gives a certificate for these hosts without \"dns\"; add it \
                        to \"https\", name the files of a certificate there, or set it to false";
-        return Err(SiteProblem { key: "https", problem: problem.to_owned(), because_of: None });
+        return Err(SiteProblem {
+            key: vec!["https".to_owned()],
+            problem: problem.to_owned(),
+            because_of: None,
+        });
     }
     Ok(domains)
 }

@@ -32,6 +32,15 @@ pub(crate) fn of(site: &Site) -> Vec<(&'static str, &'static [&'static str], Val
     options
 }
 
+/// Returns paths in the option `limit`, each with the key of the site that it comes from.
+pub(crate) fn places_of_limits(site: &Site) -> impl Iterator<Item = ([&str; 2], [&str; 2])> {
+    let rate = site.limits.requests.as_ref().map(|_| (["0", "rate"], ["limits", "requests"]));
+    let index = if rate.is_some() { "1" } else { "0" };
+    let bandwidth = site.limits.bandwidth.as_ref();
+    let bandwidth = bandwidth.map(|_| ([index, "bandwidth"], ["limits", "bandwidth"]));
+    rate.into_iter().chain(bandwidth)
+}
+
 /// Returns the number of requests that may come at once at a rate such as `300/m`.
 fn burst(rate: &str) -> u64 {
     let (number, unit) = rate.split_once('/').unwrap_or((rate, "s"));

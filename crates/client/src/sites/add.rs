@@ -11,6 +11,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Component, Path, PathBuf};
 
 use howdah_advice::detect;
+use howdah_config::include::switch_on_https;
 use howdah_questions::Versions;
 use serde_json::{Value, json};
 
@@ -246,11 +247,7 @@ fn tell(
     let listeners = listeners.unwrap_or_default();
     let is_encrypted = listeners.iter().any(|(_, is_encrypted)| *is_encrypted);
     if wants_email(document) && args.email.is_none() && !is_encrypted {
-        left.push(format!(
-            "HTTPS: write \"defaults\": {{\"https\": {{\"email\": \"you@example.org\"}}}} into {}, \
-             then: howdah reload",
-            document.file.display()
-        ));
+        left.push(format!("HTTP only: {}", switch_on_https(&document.file)));
     }
     let mut text = String::new();
     if is_new {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use howdah_advice::explained;
-use howdah_config::include::{self, Expanded};
+use howdah_config::include::{self, Expanded, http_only};
 use howdah_config::{Config, Defaults, json};
 use serde::Serialize;
 use serde_json::Value;
@@ -86,9 +86,13 @@ pub(super) fn run(
         known = hosts_of_others(document, &checked);
     }
     let (mut findings, mut compiled) = (Vec::new(), Vec::new());
+    let mut without_https = Vec::new();
     for file in &files {
         match expand(document, file, &known) {
-            Ok(expanded) => compiled.push((file, expanded)),
+            Ok(expanded) => {
+                without_https.extend_from_slice(&expanded.without_https);
+                compiled.push((file, expanded));
+            }
             Err(mistakes) => findings.extend(mistakes),
         }
         for host in hosts(&document.read(file)) {
@@ -99,6 +103,9 @@ pub(super) fn run(
         for (file, expanded) in &compiled {
             findings.extend(of_machine(document, file, expanded, machine));
         }
+    }
+    if let Some(message) = http_only(&without_https, &document.file) {
+        findings.push(Finding { severity: "note", ..whole(&document.file, &message) });
     }
     print(&findings, files.len(), is_json)?;
     let has_errors = findings.iter().any(Finding::is_error);

@@ -19,11 +19,15 @@ pub(super) fn run(document: &Document, name: &str, is_json: bool) -> Result<(), 
     let site = document.read(file);
     let expanded = check::expand(document, file, &check::hosts_of_others(document, &[name]));
     let parts = expanded.as_ref().map(|expanded| parts_of(expanded, file));
+    let notes = expanded.as_ref().map(|expanded| expanded.notes.clone()).unwrap_or_default();
     let found = found(&site);
     if is_json {
         let mut value = json!({"site": site, "state": row, "found": found});
         match parts {
-            Ok(parts) => value["becomes"] = parts,
+            Ok(parts) => {
+                value["becomes"] = parts;
+                value["notes"] = json!(notes);
+            }
             Err(findings) => value["mistakes"] = json!(findings),
         }
         return write_out(&json_text(&value));
@@ -40,6 +44,7 @@ pub(super) fn run(document: &Document, name: &str, is_json: bool) -> Result<(), 
         Ok(parts) => {
             out.push_str(&format!("\nBecomes (howdah site expand {name} prints all of it):\n"));
             summary(name, &parts).iter().for_each(|line| out.push_str(&format!("    {line}\n")));
+            notes.iter().for_each(|line| out.push_str(&format!("    {}\n", one_line(line))));
         }
         Err(findings) => {
             out.push_str("\nMistakes:\n");

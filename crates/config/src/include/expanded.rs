@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::INCLUDED;
 use super::left_out::LeftOut;
-use crate::error::{Error, ErrorKind, Position};
+use crate::error::{self, Error, ErrorKind, Position};
 use crate::json;
 use crate::node::{Shown, path, split_path};
 
@@ -24,8 +24,11 @@ pub struct Expanded {
     pub left_out: Vec<LeftOut>,
     /// All mistakes of those files, with the file and the place.
     pub mistakes: Vec<String>,
-    /// The patterns that name no file, as lines with the file and the place.
+    /// The patterns that name no file, what sites should know, and the sites without HTTPS, as
+    /// lines with the file.
     pub notes: Vec<String>,
+    /// Names of the sites that have HTTPS once there is an e-mail address for the authority.
+    pub without_https: Vec<String>,
 }
 
 /// A file of a document.
@@ -56,9 +59,16 @@ impl Expanded {
         self.sources.iter().map(|source| source.file.as_path())
     }
 
-    /// Returns the mistakes of the document as lines, each with the file and the place in it.
+    /// Returns the mistakes of the document as lines, each with the file and the place in it. A
+    /// mistake in a part that several sites share is one.
     pub fn explain(&self, error: &Error) -> String {
-        error.lines(|error| self.explain_one(error))
+        let mut lines: Vec<String> = Vec::new();
+        for line in [error].into_iter().chain(error.others()).map(|error| self.explain_one(error)) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        error::lines(&lines, String::clone)
     }
 
     /// Returns a problem of a part of the document, which its JSON path names, as a line with the

@@ -16,7 +16,7 @@ use super::{IncludedFiles, Place, Reading};
 use crate::error::Error;
 use crate::json;
 use crate::node::{Shown, path, quoted, split_path};
-use crate::site::{MAX_SITE_BODY_SIZE, Site, addresses};
+use crate::site::{MAX_SITE_BODY_SIZE, MERGED, Site, SiteHttps, addresses};
 
 /// The member of a document with the sites.
 pub(super) const SITES: &str = "sites";
@@ -26,6 +26,9 @@ pub(super) const DEFAULTS: &str = "defaults";
 
 /// Names that the parts of all sites have.
 const RESERVED: [&str; 2] = ["sites", "default"];
+
+/// Maximum number of names of sites in a line.
+const MAX_LISTED: usize = 5;
 
 /// The parts of a document that serve a site.
 #[derive(Debug, Clone, Default)]
@@ -41,8 +44,8 @@ pub struct SiteParts {
 /// The reason why a site cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteProblem {
-    /// Key of the site that the problem is about.
-    pub key: &'static str,
+    /// Path of the key of the site that the problem is about.
+    pub key: Vec<String>,
     /// The problem, and what to do.
     pub problem: String,
     /// A file or directory that is missing, or that is the problem otherwise. The site is compiled
@@ -72,6 +75,8 @@ struct Shared<'a> {
     /// `defaults`, and its place if the document has it.
     defaults: &'a Value,
     place: Option<&'a Place>,
+    /// Mistakes in `defaults` have been told.
+    has_mistakes: bool,
     /// The addresses for requests with encryption.
     listen_https: &'a [String],
 }
@@ -112,9 +117,11 @@ impl Reading<'_> {
         if found.is_empty() {
             return Ok(());
         }
+        let mut has_mistakes = false;
         let (defaults, defaults_place) = match found.defaults {
             Some((defaults, place)) => {
                 if let Err(error) = Site::check_defaults(&defaults) {
+                    has_mistakes = true;
                     for error in [&error].into_iter().chain(error.others()) {
                         let file = self.sources.get(place.source).map(|source| &source.file);
                         let file = file.map(|file| file.display().to_string());
@@ -131,6 +138,7 @@ impl Reading<'_> {
         let shared = Shared {
             defaults: &defaults,
             place: defaults_place.as_ref(),
+            has_mistakes,
             listen_https: &addresses.1,
         };
         let mut all = Compiled::default();
@@ -151,6 +159,10 @@ impl Reading<'_> {
             }
         }
         self.add_shared(members, &addresses, all.is_encrypted)?;
+        let document = self.sources.first().map(|source| source.file.as_path());
+        let document = document.unwrap_or(Path::new(""));
+        let note = http_only(&self.without_https, document);
+        self.notes.extend(note.map(|note| format!("{}: {note}", document.display())));
         for (parts, place) in all.parts {
             let first_origin = self.origins.len();
             let inside = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
@@ -251,8 +263,18 @@ impl Reading<'_> {
             Ok(site) => site,
             Err(error) => {
                 let errors = [&error].into_iter().chain(error.others());
+                // Those of `defaults` have been told.
+                let is_own = |error: &&Error| {
+                    let steps: Vec<_> =
+                        split_path(error.path()).into_iter().chain(unknown_key(error)).collect();
+                    !shared.has_mistakes || !is_of_defaults(value, shared.defaults, &steps)
+                };
+                let errors = errors.filter(is_own);
                 let mut texts: Vec<_> = errors.map(|error| self.place_of(&place, error)).collect();
                 texts.dedup();
+                if texts.is_empty() {
+                    return Ok(false);
+                }
                 let file = self.sources.get(place.source).map(|source| source.file.display());
                 let file = file.map(|file| file.to_string()).unwrap_or_default();
                 return refuse(self, format!("{file}: {}", texts.join("; ")));
@@ -262,11 +284,10 @@ impl Reading<'_> {
         match self.files.compile(&site) {
             Ok(parts) => {
                 for (path, key) in &parts.places {
-                    // A mistake in a value of `defaults` is one of the document, not of the site.
-                    let is_own = key.first().is_none_or(|key| value.get(key).is_some());
-                    let from = shared.place.filter(|_| !is_own).unwrap_or(&place);
-                    let inner = [from.inner.as_slice(), key.as_slice()].concat();
-                    self.places.push(Origin { path: path.clone(), source: from.source, inner });
+                    self.add_place(path, key, value, &place, shared);
+                }
+                if site.https == SiteHttps::WithoutEmail {
+                    self.without_https.push(site.name.clone());
                 }
                 for (key, note) in &parts.notes {
                     self.notes.push(self.problem(&place.child(key), note));
@@ -276,13 +297,42 @@ impl Reading<'_> {
                 Ok(true)
             }
             Err(SiteProblem { key, problem, because_of }) => {
-                refuse(self, self.problem(&place.child(key), &problem))?;
+                // A problem of a whole key is one of the site with this key.
+                let of_defaults = key.len() > 1 && is_of_defaults(value, shared.defaults, &key);
+                let from = shared.place.filter(|_| of_defaults).unwrap_or(&place);
+                let key = key.iter().fold(from.clone(), |place, step| place.child(step));
+                refuse(self, self.problem(&key, &problem))?;
                 let file = self.sources.get(place.source).map(|source| source.file.as_path());
                 if let (Some(tolerance), Some(file)) = (&self.tolerance, file) {
                     tolerance.change(file, |out| out.because_of = because_of);
                 }
                 Ok(false)
             }
+        }
+    }
+
+    /// Records that a part of a site comes from a key of it. A mistake in a value of `defaults` is
+    /// one of the document, not of the site.
+    fn add_place(
+        &mut self,
+        path: &[String],
+        key: &[String],
+        site: &Value,
+        place: &Place,
+        shared: Shared<'_>,
+    ) {
+        let is_own = !is_of_defaults(site, shared.defaults, key);
+        let from = shared.place.filter(|_| !is_own).unwrap_or(place);
+        let inner = [from.inner.as_slice(), key].concat();
+        self.places.push(Origin { path: path.to_vec(), source: from.source, inner });
+        let is_merged = matches!(key, [key] if MERGED.contains(&key.as_str()));
+        let all = find(shared.defaults, key).and_then(Value::as_object).filter(|_| is_merged);
+        let (Some(from), Some(all)) = (shared.place.filter(|_| is_own), all) else { return };
+        let own = find(site, key);
+        for name in all.keys().filter(|name| own.is_some_and(|own| own.get(*name).is_none())) {
+            let with = |steps: &[String]| [steps, std::slice::from_ref(name)].concat();
+            let inner = with(&[from.inner.as_slice(), key].concat());
+            self.places.push(Origin { path: with(path), source: from.source, inner });
         }
     }
 
@@ -342,8 +392,7 @@ impl Reading<'_> {
         let mut inner = place.inner.clone();
         inner.extend(split_path(error.path()));
         // The line of a key that is not known is that of the key, not of its object.
-        let key = error.message().strip_prefix("unknown key \"").filter(|_| inner.len() < 64);
-        let key = key.and_then(|rest| rest.split('"').next()).map(str::to_owned);
+        let key = unknown_key(error).filter(|_| inner.len() < 64);
         let at: Vec<_> = inner.iter().cloned().chain(key).collect();
         let position = self.sources.get(place.source).map(|source| source.position(&at));
         let line = position.map(|at| format!("line {}, column {}: ", at.line, at.column));
@@ -353,6 +402,52 @@ impl Reading<'_> {
             path => format!("{line}{path}: {}", error.text()),
         }
     }
+}
+
+/// Returns what is written to switch HTTPS by ACME on for the sites of a document.
+pub fn switch_on_https(document: &Path) -> String {
+    format!(
+        "to switch HTTPS on, write \"defaults\": {{\"https\": {{\"email\": \
+         \"you@example.org\"}}}} into {}, then: howdah reload",
+        document.display()
+    )
+}
+
+/// Returns a line about the sites of a document that have HTTPS once there is an e-mail address for
+/// the authority, if there are any.
+pub fn http_only(sites: &[String], document: &Path) -> Option<String> {
+    let advice = switch_on_https(document);
+    let sites = (!sites.is_empty()).then(|| listed(sites))?;
+    Some(format!("HTTP only: {sites}; {advice} (\"https\": false leaves it off)"))
+}
+
+/// Returns the number of sites and the first names.
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        1 => format!("site {first}"),
+        number if number <= MAX_LISTED => format!("{number} sites ({first})"),
+        number => format!("{number} sites ({first}, ...)"),
+    }
+}
+
+/// Returns the key that an error says is unknown.
+fn unknown_key(error: &Error) -> Option<String> {
+    let rest = error.message().strip_prefix("unknown key \"")?;
+    rest.split('"').next().map(str::to_owned)
+}
+
+/// Returns the value at a path.
+fn find<'v>(value: &'v Value, steps: &[String]) -> Option<&'v Value> {
+    steps.iter().try_fold(value, |value, step| match value {
+        Value::Array(elements) => elements.get(step.parse::<usize>().ok()?),
+        value => value.get(step),
+    })
+}
+
+/// Returns true for the path of a value that a site has from `defaults`.
+fn is_of_defaults(site: &Value, defaults: &Value, steps: &[String]) -> bool {
+    find(site, steps).is_none() && find(defaults, steps).is_some()
 }
 
 /// Returns the hosts that a site names, whatever else is wrong with it.

@@ -31,7 +31,7 @@ impl IncludedFiles for Memory {
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
         if site.root == Path::new("/missing") {
             return Err(SiteProblem {
-                key: "root",
+                key: vec!["root".to_owned()],
                 problem: "does not exist".to_owned(),
                 because_of: Some(site.root.clone()),
             });

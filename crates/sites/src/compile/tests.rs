@@ -99,7 +99,7 @@ fn expanded(keys: Value, composer: Option<Value>) -> (tempfile::TempDir, Result<
     if let Some(composer) = composer {
         fs::write(root.path().join("composer.json"), composer.to_string()).unwrap();
     }
-    let mut site = json!({"hosts": "a.example", "root": root.path()});
+    let mut site = json!({"hosts": "a.example", "root": root.path(), "https": false});
     site.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
     let text = json!({"sites": {"a": site}}).to_string();
     let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);
@@ -346,23 +346,123 @@ fn each_mistake_has_the_key_of_the_site() {
         (json!({"cache": {"presett": 1}}), json!({}), "/sites/a/cache: unknown key \"presett\""),
         (json!({"headers": {"a b": "c"}}), json!({}), "/sites/a/headers"),
         (json!({"routes": [{"action": {"shaer": 1}}]}), json!({}), "/sites/a/routes/0/action: "),
+        (
+            json!({
+                "headers": {"X-A": "a"},
+                "routes": [{"action": {"return": 200, "response_headers": {"a b": "c"}}}],
+            }),
+            json!({}),
+            "/sites/a/routes/0/action/response_headers/a b: ",
+        ),
         (json!({"php": {"version": "x"}}), json!({}), "/sites/a/php/version: "),
         (json!({"limits": {"bandwidth": "x"}}), json!({}), "/sites/a/limits/bandwidth: "),
         (
             json!({"environment": {"A": {"file": "/none"}}}),
             json!({}),
-            "/sites/a/environment: /none: there is no such file",
+            "/sites/a/environment/A: /none: there is no such file",
         ),
         (json!({"https": 1}), json!({}), "/sites/a/https: "),
         (json!({}), json!({"emial": 1}), "/defaults: unknown key \"emial\""),
         (json!({}), json!({"listen": "x"}), "/defaults/listen"),
         (json!({}), json!({"headers": {"a b": "c"}}), "/defaults/headers"),
         (json!({}), json!({"cache": {"presett": 1}}), "/defaults/cache: unknown key"),
+        // Members that only `defaults` has, of keys that the site has as well.
+        (json!({"headers": {"X-A": "a"}}), json!({"headers": {"a b": "c"}}), "/defaults/headers"),
+        (
+            json!({"php": {"version": "8.4"}}),
+            json!({"php": {"ini": {"x": 5}}}),
+            "/defaults/php/ini/x",
+        ),
+        (
+            json!({"php": {"version": "8.4"}}),
+            json!({"php": {"innni": {}}}),
+            "/defaults/php: unknown",
+        ),
+        (
+            json!({"php": {"version": "8.4"}}),
+            json!({"php": {"processes": "x"}}),
+            "/defaults/php/processes",
+        ),
+        (
+            json!({"environment": {"B": "b"}}),
+            json!({"environment": {"A": {"file": "/none"}}}),
+            "/defaults/environment/A: /none: there is no such file",
+        ),
+        (
+            json!({"environment": {"B": "b"}}),
+            json!({"environment": {"A": {"fiel": "/none"}}}),
+            "/defaults/environment/A",
+        ),
+        (
+            json!({"limits": {"mail": 1}}),
+            json!({"limits": {"requests": "x"}}),
+            "/defaults/limits/requests",
+        ),
     ] {
         let problem = problem(keys.clone(), defaults);
         assert!(problem.contains(expected), "{keys}: {problem}");
+        let is_told_twice = expected.starts_with("/defaults") && problem.contains("/sites/");
+        assert!(problem.lines().count() == 1 && !is_told_twice, "{problem}");
         assert!(problem.starts_with("/h.json: line "), "{problem}");
     }
+}
+
+#[test]
+fn a_mistake_of_the_defaults_of_many_sites_is_told_once() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("index.php"), "").unwrap();
+    let site = |number: usize| {
+        let site = json!({
+            "hosts": format!("{number}.example"),
+            "root": root.path(),
+            "headers": {"X-A": "a"},
+            "environment": {"A": "a"},
+        });
+        (format!("s{number}"), site)
+    };
+    let sites: Map<String, Value> = (0..200).map(site).collect();
+    for (defaults, expected) in [
+        (json!({"headers": {"a b": "c"}}), "/defaults/headers"),
+        (json!({"environment": {"B": 5}}), "/defaults/environment/B"),
+        (json!({"environment": {"B": {"file": "/none"}}}), "/defaults/environment/B: /none"),
+    ] {
+        let text = json!({"sites": sites, "defaults": defaults}).to_string();
+        let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);
+        let problem = expanded.and_then(|expanded| {
+            let expanded = expanded.expect("sites");
+            let read = Config::from_value(expanded.document.clone());
+            read.map(drop).map_err(|error| expanded.explain(&error))
+        });
+        let problem = problem.unwrap_err();
+        assert!(problem.contains(expected) && problem.lines().count() == 1, "{problem}");
+    }
+}
+
+#[test]
+fn sites_that_wait_for_an_email_address_are_named_in_one_note() {
+    let root = tempfile::tempdir().unwrap();
+    let notes = |https: &[Value], defaults: Value| {
+        let sites = https.iter().enumerate().map(|(number, https)| {
+            let hosts = format!("{number}.example");
+            let site = json!({"hosts": hosts, "root": root.path(), "https": https});
+            (format!("s{number}"), site)
+        });
+        let sites: Map<String, Value> = sites.collect();
+        let text = json!({"sites": sites, "defaults": defaults}).to_string();
+        let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);
+        expanded.unwrap().expect("sites").notes
+    };
+    let auto = json!("auto");
+    let found = notes(&[auto.clone(), json!(false), auto.clone()], json!({}));
+    let expected = "/h.json: HTTP only: 2 sites (s0, s2); to switch HTTPS on, write \"defaults\": \
+                    {\"https\": {\"email\": \"you@example.org\"}} into /h.json, then: howdah reload \
+                    (\"https\": false leaves it off)";
+    assert_eq!(found, [expected]);
+    let found = notes(&vec![auto.clone(); 500], json!({}));
+    assert!(found.len() == 1 && found[0].contains("500 sites (s0, s1, s2, s3, s4, ...);"));
+    let email = json!({"https": {"email": "me@a.example"}});
+    assert!(notes(&[auto, json!(false)], email).is_empty());
+    assert!(notes(&[json!(false)], json!({})).is_empty());
 }
 
 #[test]
