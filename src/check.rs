@@ -11,6 +11,7 @@ mod own_server;
 mod php_settings;
 mod readable;
 mod releases;
+mod repeated;
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -101,10 +102,11 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     if !arguments.syntax {
         findings.check(&config, &arguments.common, arguments.file.as_deref());
     }
-    findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {}", Plain(warning)));
-    findings.notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
+    let joined = |lines: &mut Vec<String>| repeated::joined(std::mem::take(lines)).into_iter();
+    joined(&mut findings.warnings).for_each(|line| eprintln!("howdah: warning: {}", Plain(line)));
+    joined(&mut findings.notes).for_each(|line| eprintln!("howdah: note: {}", Plain(line)));
     if !findings.errors.is_empty() {
-        return failed(findings.errors);
+        return failed(repeated::joined(findings.errors));
     }
     println!("{name}: the configuration is valid");
     if !arguments.syntax {
