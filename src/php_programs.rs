@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use howdah_supervisor::{PhpProgram, UnusableProgram};
+use howdah_supervisor::{PhpProgram, UnusableProgram, busy_time};
 
 /// Advice if no program is found.
 pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/howdah; install a \
@@ -19,8 +19,14 @@ pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/ho
 const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install libphp-embed)";
 
 /// Time within which a program must have started PHP and printed its version: a start waits for
-/// that.
+/// that. Time for which it runs, or waits for a processor, does not count.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// The same with the time for which it runs, and waits for a processor.
+const MAX_TIME: Duration = Duration::from_secs(120);
+
+/// Maximum time for the end of a program that was killed: a drive may stop it.
+const END_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The programs that were found.
 #[derive(Debug, Clone, Default)]
@@ -127,11 +133,16 @@ fn version_of(path: &Path) -> Result<String, String> {
 /// long.
 fn output(command: &mut Command) -> io::Result<Option<Output>> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (mut child, deadline) = (command.spawn()?, Instant::now() + LIMIT);
+    let (mut child, start) = (command.spawn()?, Instant::now());
     while child.try_wait()?.is_none() {
-        if Instant::now() >= deadline {
+        let elapsed = start.elapsed();
+        let is_late = || elapsed.saturating_sub(busy_time(child.id())) >= LIMIT;
+        if elapsed >= MAX_TIME || elapsed >= LIMIT && is_late() {
             child.kill()?;
-            child.wait()?;
+            let killed = Instant::now();
+            while child.try_wait()?.is_none() && killed.elapsed() < END_TIMEOUT {
+                thread::sleep(Duration::from_millis(2));
+            }
             return Ok(None);
         }
         thread::sleep(Duration::from_millis(2));

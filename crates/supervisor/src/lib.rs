@@ -95,3 +95,4 @@ pub use store::{load_document, open_log, stored_document};
 pub use tree::model;
 pub use tree::{Ending, run};
 pub use unprivileged::{CONTROL_TITLE, MAIL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, assume_role};
+pub use usage::busy_time;

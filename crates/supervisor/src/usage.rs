@@ -8,6 +8,7 @@
 //! could block.
 
 use std::fs;
+use std::time::Duration;
 
 use howdah_sys::process;
 use howdah_wire::messages::Usage;
@@ -60,6 +61,13 @@ fn times(pid: u32) -> (u64, u64) {
     let mut numbers = text.split_whitespace().map_while(|number| number.parse::<u64>().ok());
     let mut next = || numbers.next().unwrap_or(0) / 1000;
     (next(), next())
+}
+
+/// Returns the time for which a process ran, and waited for a processor: a machine that is busy
+/// delays a process that does not hang.
+pub fn busy_time(pid: u32) -> Duration {
+    let (ran, waited) = times(pid);
+    Duration::from_micros(ran.saturating_add(waited))
 }
 
 /// Returns the usage of a worker: the figures of its prototype, limited by those of the kernel.
@@ -122,6 +130,18 @@ mod tests {
     fn said(pss: u64, private: u64, peak: u64) -> Usage {
         let (pss, private, peak) = (pss * MIB, private * MIB, peak * MIB);
         Usage { worker: WORKER, pss, private, peak, cpu_us: u64::MAX, delay_us: u64::MAX }
+    }
+
+    #[test]
+    fn a_process_that_runs_is_busy_and_one_that_waits_is_not() {
+        // The figures are those of a thread: a test has several.
+        let thread = fs::read_link("/proc/thread-self").unwrap();
+        let pid = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let before = busy_time(pid);
+        let start = std::time::Instant::now();
+        while busy_time(pid) == before && start.elapsed() < Duration::from_secs(60) {}
+        assert!(busy_time(pid) > before);
+        assert_eq!(busy_time(u32::MAX), Duration::ZERO);
     }
 
     #[test]
