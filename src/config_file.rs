@@ -1,5 +1,7 @@
 //! Reads configuration files, with the files that they include.
 
+mod hanging;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +20,8 @@ use serde_json::Value;
 
 use crate::cli::CommonOptions;
 use crate::{php_programs, server_user};
+
+pub use self::hanging::Hanging;
 
 /// Maximum length of a file, in bytes. The error of a document that is longer than a document may
 /// be names its place.
@@ -219,17 +223,25 @@ pub fn watched(document: &[u8]) -> Vec<PathBuf> {
 pub struct Disk {
     /// The server's user; `None` is the user of this process.
     user: Option<Credentials>,
+    /// Files that are not read, as they do not answer.
+    hanging: Hanging,
 }
 
 impl Disk {
     /// Returns the files for a server with these options.
     pub fn of(options: &CommonOptions) -> Result<Disk, String> {
-        Ok(Disk { user: server_user::find(options)? })
+        Ok(Disk { user: server_user::find(options)?, ..Disk::default() })
+    }
+
+    /// Leaves out files and sites that do not answer.
+    pub fn without(self, hanging: &Hanging) -> Disk {
+        Disk { hanging: hanging.clone(), ..self }
     }
 }
 
 impl IncludedFiles for Disk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        self.hanging.check(file)?;
         regular_file::read_owned(file, MAX_FILE).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => {
                 format!(
@@ -242,6 +254,7 @@ impl IncludedFiles for Disk {
     }
 
     fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
+        self.hanging.check(directory)?;
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => format!(
                 "{}: there is no such directory; create or mount it, or correct the pattern",
@@ -264,6 +277,7 @@ impl IncludedFiles for Disk {
     }
 
     fn read_site(&self, file: &Path) -> Result<Vec<u8>, String> {
+        self.hanging.check(file)?;
         let (opened, metadata) = regular_file::open_owned(file).map_err(|e| explain(file, &e))?;
         let own = rustix::process::geteuid().as_raw();
         let directory = file.parent().unwrap_or(Path::new("/"));
@@ -284,6 +298,11 @@ impl IncludedFiles for Disk {
     }
 
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+        self.hanging.check(&site.root).map_err(|problem| SiteProblem {
+            key: vec!["root".to_owned()],
+            problem,
+            because_of: Some(site.root.clone()),
+        })?;
         let read = |file: &Path| self.read(file);
         let versions =
             || php_programs::find().found.iter().map(|php| php.version.clone()).collect();

@@ -23,7 +23,7 @@ use std::time::SystemTime;
 
 use howdah_config::Config;
 use howdah_supervisor::{
-    self as supervisor, Ending, InheritedSocket, Invocation, LogTarget, Options, Predecessor,
+    self as supervisor, Apart, Ending, InheritedSocket, Invocation, LogTarget, Options, Predecessor,
 };
 use howdah_sys::credentials::{self, Credentials};
 use howdah_sys::plain::Plain;
@@ -156,7 +156,7 @@ fn serve(
     }
     warnings.extend(service.warnings);
     if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
-        warnings.extend(howdah_review::unread(config, user_of_site.as_ref()).0);
+        warnings.extend(unread(config, user_of_site.as_ref()));
     }
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
     if matches!(log, LogTarget::File(_)) {
@@ -254,6 +254,19 @@ fn check_site(
         config.map_or(Ok(()), |config| site_access::check_links(directory, config))?;
     }
     Ok(())
+}
+
+/// Returns warnings about `.htaccess` files that are not read.
+fn unread(config: &Config, user: Option<&Credentials>) -> Vec<String> {
+    let read = || Ok(howdah_review::unread(config, user).0.join("\n").into_bytes());
+    match supervisor::read_apart(&read) {
+        Ok(Apart::Done(Ok(text))) => {
+            String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+        }
+        Ok(Apart::Done(Err(problem))) => vec![format!(".htaccess files: {problem}")],
+        Ok(Apart::Hangs { place, problem }) => vec![format!("{place}: {problem}")],
+        Err(error) => vec![format!(".htaccess files: {error}")],
+    }
 }
 
 /// Finds the programs that run PHP. Fails if an application needs one and there is none.

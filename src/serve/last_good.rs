@@ -7,11 +7,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::Config;
-use howdah_supervisor::{LastDocument, load_last_document};
+use howdah_supervisor::{Apart, LastDocument, load_last_document, read_apart};
 use howdah_sys::clock;
 
 use super::plan::{StartupPlan, keeps_document};
 use crate::cli::Serve;
+use crate::config_file::Hanging;
+use crate::php_programs;
 
 /// The document that the server starts with.
 pub(super) struct Chosen {
@@ -26,7 +28,7 @@ pub(super) struct Chosen {
 pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
     let last = last(arguments);
     let former = last.as_ref().map(|last| last.document.as_slice());
-    let tried = StartupPlan::new(arguments, former).and_then(|plan| match &last {
+    let tried = read(arguments, former).and_then(|plan| match &last {
         Some(_) if !arguments.strict => plan.valid_config(arguments).map(|c| (plan, Some(c))),
         _ => plan.config(arguments).map(|config| (plan, config)),
     });
@@ -42,6 +44,36 @@ pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
     let Ok(config) = plan.valid_config(arguments) else { return Err(problem) };
     let refused = Some(explain(&problem, since));
     Ok(Chosen { plan, config: Some(config), refused })
+}
+
+/// Reads the document as [`StartupPlan::new`] does, but without sites whose directories do not
+/// answer: they would keep all others from starting.
+fn read(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String> {
+    if arguments.config.is_none() {
+        return StartupPlan::new(arguments, former);
+    }
+    // This process keeps the answer.
+    php_programs::find();
+    let mut hanging = Hanging::default();
+    loop {
+        let read = || {
+            let plan = StartupPlan::without(arguments, former, &hanging)?;
+            Ok(plan.document)
+        };
+        match read_apart(&read) {
+            Ok(Apart::Done(document)) => {
+                return Ok(StartupPlan::of_document(document?, origin(arguments)));
+            }
+            Ok(Apart::Hangs { place, problem }) => {
+                let file = if place.is_empty() { origin(arguments) } else { place.clone() };
+                let line = format!("{file}: {problem}");
+                if !hanging.add(&place, problem) {
+                    return Err(line);
+                }
+            }
+            Err(_) => return StartupPlan::without(arguments, former, &hanging),
+        }
+    }
 }
 
 /// Returns the document from the same source that was served last.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::local_tls::LocalCertificate;
 use super::{https, mail_to, named_sites};
 use crate::cli::{CommonOptions, Serve};
-use crate::config_file::{self, Disk};
+use crate::config_file::{self, Disk, Hanging};
 use crate::{directories, server_user};
 
 /// The document to serve, and lines to print at the start.
@@ -41,10 +41,20 @@ impl StartupPlan {
     /// `former` is the document that was served before: files of it that cannot be used keep their
     /// content.
     pub fn new(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String> {
+        StartupPlan::without(arguments, former, &Hanging::default())
+    }
+
+    /// Chooses the document as [`StartupPlan::new`] does, without files and sites that do not
+    /// answer.
+    pub fn without(
+        arguments: &Serve,
+        former: Option<&[u8]>,
+        hanging: &Hanging,
+    ) -> Result<StartupPlan, String> {
         if let Some(path) = &arguments.config {
             let origin = path.display().to_string();
             let defaults = Defaults::of(arguments.unit);
-            let disk = Disk::of(&arguments.common)?;
+            let disk = Disk::of(&arguments.common)?.without(hanging);
             let document = if arguments.strict || arguments.print_config {
                 config_file::read_document(path, &disk, &defaults)?
             } else {

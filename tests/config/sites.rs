@@ -6,12 +6,19 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use harness::client::Response;
-use harness::{Server, Site, eventually, programs};
+use harness::hanging::HangingMount;
+use harness::{Server, Site, eventually, programs, requirements};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A document with sites, each with a directory whose script says the name and the process.
 fn serve(names: &[&str]) -> Server {
+    let (site, address) = prepared(names);
+    site.serve_at(&address)
+}
+
+/// The same before it is served, and the address.
+fn prepared(names: &[&str]) -> (Site, String) {
     let site = Site::new();
     let control = format!("unix:{}", site.control_socket().display());
     let state = site.root().with_file_name("kept");
@@ -23,13 +30,13 @@ fn serve(names: &[&str]) -> Server {
         add(&site, name);
     }
     let address = harness::free_address().to_string();
-    site.with(json!({
+    let site = site.with(json!({
         "sites": "sites/*.json",
         "defaults": {"listen": address},
         "routes": {},
         "listeners": {&address: {"pass": "routes/sites"}},
-    }))
-    .serve_at(&address)
+    }));
+    (site, address)
 }
 
 fn directory(site: &Site, name: &str) -> PathBuf {
@@ -202,7 +209,7 @@ fn a_site_that_needs_a_missing_file_is_served_once_it_is_there() {
     site("d", json!({"environment": {"A": {"file": secret}}}));
     problems(&server);
     let status = server.control("GET", "/status", "").succeeded();
-    for (name, key) in [("b", "/root: "), ("c", "/public: "), ("d", "/environment: ")] {
+    for (name, key) in [("b", "/root: "), ("c", "/public: "), ("d", "/environment/A: ")] {
         let is_it = |part: &&Value| part["kind"] == "site" && part["name"] == name;
         let part = status["out"].as_array().unwrap().iter().find(is_it).unwrap();
         assert_eq!(part["file"], json!(file(&server.site, name)));
@@ -242,4 +249,29 @@ fn the_last_good_version_of_a_site_is_told_to_be_in_use() {
     write(&server.site, "a", &json!({"hosts": ["a.example"], "root": "/none"}));
     let problem = problems(&server);
     assert!(problem.contains("its last good version stays in use"), "{problem}");
+}
+
+/// Scenario: a network drive does not answer when the machine boots.
+#[test]
+fn a_root_that_does_not_answer_at_the_start_keeps_no_other_site_from_starting() {
+    if !requirements::root() {
+        return;
+    }
+    let (site, address) = prepared(&["a", "hung", "z"]);
+    let server;
+    // Is removed before the directory of the server, also if the test fails.
+    let Some(hanging) = HangingMount::new(&directory(&site, "hung")) else { return };
+    server = site.serve_at(&address);
+    process(&server, "a");
+    process(&server, "z");
+    assert_eq!(get(&server, "hung.example").status, 503);
+    let status = server.control("GET", "/status", "").succeeded();
+    let out = status["out"].as_array().cloned().unwrap_or_default();
+    let [part] = out.as_slice() else { panic!("{status}") };
+    assert_eq!((&part["kind"], &part["name"]), (&json!("site"), &json!("hung")));
+    let root = directory(&server.site, "hung").display().to_string();
+    let expected = format!("/root: {root}: its file system has not answered for 5 s");
+    assert!(part["reason"].as_str().unwrap().contains(&expected), "{part}");
+    drop(hanging);
+    eventually("the site is served", || (get(&server, "hung.example").status == 200).then_some(()));
 }

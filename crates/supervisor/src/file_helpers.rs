@@ -397,7 +397,7 @@ impl State {
 
 /// Returns the message that a file system does not answer, with the remedy. `place` is the file,
 /// unless the error is shown behind its name.
-fn not_answered(place: &str, timeout: Duration) -> String {
+pub(crate) fn not_answered(place: &str, timeout: Duration) -> String {
     let separator = if place.is_empty() { "" } else { ": " };
     let seconds = timeout.as_secs();
     format!(

@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod apart;
 mod application_checks;
 mod backoff;
 mod cache_file;
@@ -84,6 +85,7 @@ mod usage;
 mod usage_file;
 mod zygote;
 
+pub use apart::{Apart, read_apart};
 pub use file_helper::file_progress;
 pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};

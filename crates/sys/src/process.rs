@@ -122,6 +122,12 @@ pub fn reap() -> Option<(u32, Exit)> {
     }
 }
 
+/// Reaps a child if it has ended; does not block. Returns false while it runs.
+pub fn reap_child(pid: u32) -> bool {
+    let Some(pid) = Pid::from_raw(pid.cast_signed()) else { return true };
+    !matches!(rustix::process::waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
+}
+
 /// Returns true if this process has a child, or one that has not been reaped. Asks the kernel:
 /// `/proc` may have the numbers of another namespace.
 pub fn has_children() -> bool {
