@@ -359,3 +359,20 @@ fn a_script_runs_with_what_the_site_has() {
     let user = user.unwrap_or(rustix::process::geteuid().as_raw());
     assert_eq!(printed(&output), format!("of the site|77M|a \"b\" c|{user}|x y"));
 }
+
+#[test]
+fn the_list_says_why_the_file_of_a_site_is_not_used() {
+    let server = serve();
+    add(&server, "b");
+    fs::write(file(&server, "b"), "{\"hosts\": \"b.example\", \"rot\": 1}").unwrap();
+    fs::write(file(&server, "c"), "{\"hosts\": \"c.example\"}").unwrap();
+    server.control("POST", "/control/reload", "");
+    let list = json_of(&run(&server, &["site", "list", "--json"]));
+    let states: Vec<_> = [0, 1].iter().map(|at| &list[at]["state"]).collect();
+    assert_eq!(states, [&json!("former"), &json!("problem")], "{list}");
+    let problem = list[0]["problem"].as_str().unwrap();
+    assert!(problem.contains("unknown key \"rot\"; did you mean \"root\"?"), "{problem}");
+    let table = printed(&run(&server, &["site", "list"]));
+    assert!(table.contains("\nb: line 1, ") && table.contains("\nc: line 1, "), "{table}");
+    assert_eq!(get(&server, "b.example").status, 200);
+}

@@ -165,7 +165,8 @@ pub(super) struct Reloaded {
 pub(super) fn problem_of(status: &Status, site: &Path) -> Option<String> {
     let site = site.to_string_lossy();
     let mut all = status.out.iter();
-    all.find(|part: &&PartStatus| *part.name == *site).map(|part| one_line(&part.reason))
+    let is_file = |part: &&PartStatus| part.file.as_deref().unwrap_or(&part.name) == site;
+    all.find(is_file).map(|part| one_line(&part.reason))
 }
 
 /// Returns the name of the site of a file.

@@ -289,6 +289,7 @@ mod tests {
             "applications": {"a": {"processes": {"running": 2}, "requests": {"active": 1}}},
             "php": {"a": {"state": "loaded", "memory": {"prototype": 1, "processes": 2}}},
             "sites": {"a": {"requests": 90, "errors": 2}},
+            "out": [{"kind": "site", "name": "a", "file": "/s/a.json", "reason": "no root"}],
             "certificates": {"acme:x": {"names": ["*.example"], "expires": "E"}},
         }))
         .unwrap();
@@ -297,6 +298,8 @@ mod tests {
             "applications": {"a": {"type": "php"}},
         });
         let facts = Facts { status: Some(&status), config, pools: Named::default() };
+        assert_eq!(problem_of(&status, Path::new("/s/a.json")).as_deref(), Some("no root"));
+        assert_eq!(problem_of(&status, Path::new("/s/b.json")), None);
         let site = |host: &str| json!({"hosts": host, "root": "/r"});
         let a = facts.row("a", &site("a.example"), None, Row::default());
         assert_eq!((a.state.as_str(), a.php.as_deref()), ("loaded", Some("8.10.1")));
