@@ -159,7 +159,7 @@ pub fn request(input: &[u8]) {
             Ok(Some(reserved)) => params.push_reserved(reserved, value),
             Err(_) => has_unknown = true,
         }
-        if name == Reserved::PhpValues.name() {
+        if name == Reserved::PhpValues.name() || name == Reserved::PhpAdminValues.name() {
             php_values(value);
         }
         count += 1;

@@ -1,5 +1,6 @@
 //! Keys of stored responses: the parts of a request that select a response before `Vary` does.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::time::Instant;
 
 use howdah_config::Cache;
@@ -57,6 +58,14 @@ pub fn is_method(name: &[u8]) -> bool {
     METHODS.iter().any(|method| name.eq_ignore_ascii_case(method.as_bytes()))
 }
 
+/// Returns what tells a text of the configuration from another one. A key is written to disk, and
+/// the text may be a password. No client chooses it, so nobody looks for two with one digest.
+fn digest(text: &[u8]) -> [u8; 8] {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    hasher.finish().to_le_bytes()
+}
+
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
 /// host and target as sent, of whose query `variance` may leave out a part, and the client's
 /// certificate; the path and query if a route has changed them; variables and settings that routes
@@ -112,11 +121,17 @@ pub fn write(
         part(key, &request.query);
     }
     if let Some(additions) = &request.additions {
-        let settings = additions.settings.iter().map(|(name, value)| (name, value.as_bytes()));
-        let variables = additions.variables.iter().map(|(name, value)| (name, value.as_slice()));
-        for (name, value) in variables.chain(settings) {
+        for (name, value) in &additions.variables {
             part(key, name.as_bytes());
-            part(key, value);
+            if additions.constants.contains(name) {
+                part(key, &digest(value));
+            } else {
+                part(key, value);
+            }
+        }
+        for (name, value) in additions.settings.iter().chain(&additions.locked_settings) {
+            part(key, name.as_bytes());
+            part(key, &digest(value.as_bytes()));
         }
     }
     for (name, value) in request.fields.iter() {
@@ -162,6 +177,14 @@ mod tests {
         rewritten.path = Bytes::from_static(b"/index.php");
         let mut added = request("/a?b", &[host]);
         added.additions.get_or_insert_default().set_variable("LANG", b"de".to_vec());
+        let mut constant = request("/a?b", &[host]);
+        constant.additions.get_or_insert_default().set_constant("LANG", b"de".to_vec());
+        let setting = |value: &str, is_locked| {
+            let mut request = request("/a?b", &[host]);
+            let additions = request.additions.get_or_insert_default();
+            additions.set_setting("error_log", value, is_locked);
+            request
+        };
         let mut secure = request("/a?b", &[host]);
         secure.connection =
             howdah_http::message::ConnectionInfo { tls: true, ..Default::default() }.into();
@@ -201,6 +224,9 @@ mod tests {
             ("case of the host", request("/a?b", &[("Host", "A.example")])),
             ("rewrite", rewritten),
             ("variable", added),
+            ("constant", constant),
+            ("setting", setting("a", false)),
+            ("locked setting", setting("a", true)),
             ("scheme", secure),
             ("X-Forwarded-Host", request("/a?b", &[host, ("X-Forwarded-Host", "evil")])),
             ("x-original-url", request("/a?b", &[host, ("x-original-url", "/b")])),
@@ -211,6 +237,21 @@ mod tests {
             assert_ne!(base, key(&plain, "u", &other), "{what}");
         }
         assert_ne!(base, key(&plain, "v", &request("/a?b", &[host])));
+    }
+
+    #[test]
+    fn values_of_the_configuration_are_not_readable_in_keys() {
+        let with = |value: &str| {
+            let mut request = request("/a", &[]);
+            let additions = request.additions.get_or_insert_default();
+            additions.set_constant("PASSWORD", value.as_bytes().to_vec());
+            additions.set_setting("session.save_path", value, true);
+            key(&Cache::default(), "u", &request)
+        };
+        let one = with("correct horse");
+        assert!(!String::from_utf8_lossy(&one).contains("horse"));
+        assert_eq!(one, with("correct horse"));
+        assert_ne!(one, with("battery staple"));
     }
 
     #[test]

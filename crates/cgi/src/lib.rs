@@ -4,7 +4,6 @@
 //! the lines of its response. PHP's workers and FastCGI servers use the same.
 #![forbid(unsafe_code)]
 
-mod fpm_settings;
 pub mod head;
 pub mod params;
 pub mod target;

@@ -7,6 +7,7 @@
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use howdah_config::is_directory_setting;
 use howdah_http::authority;
 use howdah_http::handshake::Handshake;
 use howdah_http::message::ShownRequestId;
@@ -14,7 +15,6 @@ use howdah_http::message::{Request, ShownAddress, is_internal_field};
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 
-use crate::fpm_settings;
 use crate::target::{Directives, Script};
 
 /// Default value of `SERVER_SOFTWARE`.
@@ -214,9 +214,17 @@ fn write_as_apache(
 /// Writes the settings of actions and `.htaccess` files for the script, for a worker of this
 /// server.
 pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
-    let mut values = PhpValues::default();
-    for (name, value) in request.additions.iter().flat_map(|additions| &additions.settings) {
-        values.push(name.as_bytes(), value.as_bytes());
+    let (mut locked, mut values) = (PhpValues::default(), PhpValues::default());
+    for additions in request.additions.iter() {
+        for (name, value) in &additions.locked_settings {
+            locked.push(name.as_bytes(), value.as_bytes());
+        }
+        for (name, value) in &additions.settings {
+            values.push(name.as_bytes(), value.as_bytes());
+        }
+    }
+    if !locked.is_empty() {
+        params.push_reserved(Reserved::PhpAdminValues, locked.as_bytes());
     }
     for (name, value) in script.directives.iter().flat_map(|directives| &directives.settings) {
         values.push(name, value);
@@ -235,14 +243,20 @@ pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
 
 /// Writes the settings of PHP that actions and `.htaccess` files make, for PHP-FPM.
 pub fn write_fpm_settings(params: &mut Params, request: &Request, script: &Script) {
-    let mut text = Vec::new();
     // The administrator's: PHP-FPM may apply all of them.
-    for (name, value) in request.additions.iter().flat_map(|additions| &additions.settings) {
-        text.extend_from_slice(format!("{name}={value}\n").as_bytes());
+    let lines = |settings: &[(String, String)]| {
+        settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect::<String>()
+    };
+    let additions = request.additions.as_ref();
+    let locked = additions.map(|additions| lines(&additions.locked_settings)).unwrap_or_default();
+    if !locked.is_empty() {
+        params.push(b"PHP_ADMIN_VALUE", locked.as_bytes());
     }
+    let mut text =
+        additions.map(|additions| lines(&additions.settings)).unwrap_or_default().into_bytes();
     let is_plain = |part: &[u8]| !part.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0));
     for (name, value) in script.directives.iter().flat_map(|directives| &directives.settings) {
-        if is_plain(value) && fpm_settings::is_passed(name) {
+        if is_plain(value) && is_directory_setting(name) {
             text.extend_from_slice(&[name, &b"="[..], value, b"\n"].concat());
         }
     }

@@ -128,11 +128,11 @@ pub(crate) static KEYS: &[Key] = &[
     Key::new("options", Kind::Object(&ACTION_PHP_OPTIONS), "Settings of PHP for the requests")
         .default("none")
         .details(
-            "`fastcgi_param PHP_VALUE`, `php_value` of Apache. As with `php_value`, only settings \
-             that PHP lets a directory change have an effect, and those in `options.admin` of the \
-             application stay. Not in [worker mode](../worker-mode.md). PHP-FPM, of an \
-             application of type `fastcgi`, applies all of them, and keeps them for later \
-             requests of the same process",
+            "`fastcgi_param PHP_VALUE` and `PHP_ADMIN_VALUE`, `php_value` of Apache. As with \
+             `php_value`, only settings that PHP lets a directory change have an effect, and those \
+             in `options.admin` of the application stay. Not in [worker mode](../worker-mode.md). \
+             PHP-FPM, of an application of type `fastcgi`, applies all of them, and keeps them for \
+             later requests of the same process",
         )
         .adds_up(),
     Key::new("access_log", LOGS, "Access logs in place of those of the listener")
@@ -147,8 +147,12 @@ pub(crate) static KEYS: &[Key] = &[
 /// `options` of an action.
 static ACTION_PHP_OPTIONS: Shape = Shape {
     name: "action_php_options",
-    parts: &[&[Key::new("user", Kind::Named(&Kind::Text), "Settings that scripts can change")
-        .default("{}")]],
+    parts: &[&[
+        Key::new("admin", Kind::Named(&Kind::Text), "Settings that scripts cannot change")
+            .default("{}"),
+        Key::new("user", Kind::Named(&Kind::Text), "Settings that scripts can change")
+            .default("{}"),
+    ]],
 };
 
 /// Options of an action. The server merges those of all actions on the way of a request
@@ -183,6 +187,8 @@ pub struct ActionOptions {
     pub environment: Vec<(String, Template)>,
     /// Settings of PHP that scripts may change.
     pub php_settings: Vec<(String, String)>,
+    /// Settings of PHP that scripts cannot change.
+    pub locked_php_settings: Vec<(String, String)>,
     /// Options for requests that are passed to other servers.
     pub servers: Option<Arc<ServerOptions>>,
     /// Access logs of the requests; if `None`, those of the listener.
@@ -207,6 +213,7 @@ impl BodyLimit {
 impl ActionOptions {
     /// Reads the options among the keys of an action.
     pub(crate) fn read(object: &Object<'_>) -> Result<ActionOptions, Error> {
+        let settings = object.read("options", read_options)?.unwrap_or_default();
         Ok(ActionOptions {
             response_headers: object
                 .read("response_headers", ResponseHeader::read_all)?
@@ -225,7 +232,8 @@ impl ActionOptions {
             environment: object
                 .read("environment", script_variables::read_of_action)?
                 .unwrap_or_default(),
-            php_settings: object.read("options", read_options)?.unwrap_or_default(),
+            php_settings: settings.user,
+            locked_php_settings: settings.admin,
             servers: ServerOptions::read(object)?,
             access_log: object.read("access_log", AccessLog::read_all)?,
         })
@@ -241,12 +249,19 @@ fn read_charset(node: &Node<'_>) -> Result<String, Error> {
     }
 }
 
+/// Settings of PHP for the requests of an action.
+#[derive(Default)]
+struct ActionSettings {
+    user: Vec<(String, String)>,
+    admin: Vec<(String, String)>,
+}
+
 /// Reads `options`: settings of PHP for the requests of an action.
-fn read_options(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+fn read_options(node: &Node<'_>) -> Result<ActionSettings, Error> {
     let object = node.object(&ACTION_PHP_OPTIONS)?;
-    let settings = object.read("user", |user| {
-        let settings = read_settings(user)?;
-        for (name, setting) in user.members()? {
+    let read = |node: &Node<'_>| {
+        let settings = read_settings(node)?;
+        for (name, setting) in node.members()? {
             let text = settings.iter().find(|(other, _)| other == name);
             let is_control = |(name, value): &(String, String)| {
                 name.chars().chain(value.chars()).any(char::is_control)
@@ -256,8 +271,9 @@ fn read_options(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
             }
         }
         Ok(settings)
-    })?;
+    };
+    let user = object.read("user", read)?.unwrap_or_default();
+    let admin = object.read("admin", read)?.unwrap_or_default();
     object.end()?;
-    let settings = settings.unwrap_or_default();
-    Ok(settings)
+    Ok(ActionSettings { user, admin })
 }

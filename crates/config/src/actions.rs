@@ -1,6 +1,5 @@
 //! Lists the actions of a document and the files that they serve, each with its path.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use howdah_template::{Part, Template};
@@ -63,13 +62,6 @@ impl Config {
     }
 
     /// Returns the names of the settings of PHP that actions have, in order.
-    pub(crate) fn settings_of_actions(&self) -> Vec<String> {
-        let actions = self.actions();
-        let settings = actions.iter().flat_map(|(_, action)| &action.options.php_settings);
-        let names: BTreeSet<_> = settings.map(|(name, _)| name.clone()).collect();
-        names.into_iter().collect()
-    }
-
     /// Returns the files and directories of shares, error pages and passwords.
     pub fn action_paths(&self) -> Vec<RouterPath> {
         let mut all = Vec::new();
@@ -187,7 +179,8 @@ fn place(route: &Route, step: usize) -> String {
     format!("{}/{step}/action", path(routes))
 }
 
-fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Action) {
+/// Adds an action and those that are part of it.
+pub(crate) fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Action) {
     if let ActionKind::Share(share) = &action.kind {
         share.fallback.iter().for_each(|next| add(all, format!("{place}/fallback"), next));
     }

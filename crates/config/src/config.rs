@@ -220,10 +220,13 @@ impl Config {
         };
         mistakes.part(LimitRule::check_zones(config.limit_rules()))?;
         let obedient = config.applications_of_htaccess_shares();
-        let settings = config.settings_of_actions();
+        let settings = config.settings_of_routes();
         for application in &mut config.applications {
-            application.route_settings.clone_from(&settings);
             application.obeys_htaccess |= obedient.contains(&application.name);
+            // A worker takes any setting from `.htaccess` files.
+            if !application.obeys_htaccess {
+                application.route_settings = settings.of(&application.name);
+            }
         }
         mistakes.part(config.check_cache_stores())?;
         Ok(config)

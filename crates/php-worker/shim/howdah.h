@@ -32,6 +32,8 @@ struct howdah_param {
 struct howdah_setting {
     struct howdah_string name;
     struct howdah_string value;
+    /* 1 if scripts, and files of settings of their directories, cannot change it. */
+    uint64_t is_locked;
 };
 
 /* Which name a script must have. */
@@ -52,7 +54,7 @@ struct howdah_request {
     size_t param_count;
     /* Bytes that the callback `read` will deliver. */
     int64_t content_length;
-    /* Settings that .htaccess files have for this request; ignored by a worker script. */
+    /* Settings that routes and .htaccess files have for this request; ignored by a worker script. */
     const struct howdah_setting *settings;
     size_t setting_count;
     /* The field Authorization, empty if the client has sent none. Without data, it is among the
@@ -312,7 +314,7 @@ _Static_assert(sizeof(struct howdah_outcome) == 104, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");
-_Static_assert(sizeof(struct howdah_setting) == 32, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_setting) == 40, "shared with src/ffi/params.rs");
 _Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");

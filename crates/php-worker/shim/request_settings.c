@@ -1,7 +1,8 @@
 /*
- * Settings that .htaccess files have for one request (php_value, php_flag), as under mod_php: applied
- * before the request starts, restored by PHP at its end. A setting that does not exist, that may not be
- * set per directory or that the administrator has set stays as it is.
+ * Settings that routes and .htaccess files have for one request (php_value, php_flag), as under mod_php:
+ * applied before the request starts, restored by PHP at its end. A setting that does not exist, that may
+ * not be set per directory or that the administrator has set stays as it is. Routes may lock a setting:
+ * PHP then refuses other changes until the end of the request, when it restores the right to change it.
  */
 #include "internal.h"
 
@@ -24,12 +25,24 @@ static void apply(const struct howdah_setting *setting)
         = zend_hash_str_find_ptr(EG(ini_directives), setting->name.data, setting->name.len);
     zend_string *value;
 
-    if (entry == NULL || !(entry->modifiable & PHP_INI_PERDIR)) {
+    if (entry == NULL) {
+        return;
+    }
+    if (setting->is_locked && entry->modified) {
+        /* It is locked already, and is applied again after the files of the directory. */
+        entry->modifiable = entry->orig_modifiable;
+    }
+    if (!(entry->modifiable & PHP_INI_PERDIR)) {
         return;
     }
     /* Not in the memory of the request: no value can exceed memory_limit. */
     value = zend_string_init(setting->value.data, setting->value.len, 1);
     zend_alter_ini_entry(entry->name, value, PHP_INI_PERDIR, PHP_INI_STAGE_HTACCESS);
+    if (setting->is_locked && entry->modified) {
+        /* Not PHP_INI_SYSTEM, as in sections of php.ini for a host: OPcache would take the value for that
+           of all requests, and compile ini_get() to it. */
+        entry->modifiable = 0;
+    }
     zend_string_release(value);
 }
 

@@ -92,9 +92,10 @@ pub fn decode<'a: 'r, 'r>(
     }
     for (parameter, value) in reserved {
         is_valid &= match parameter {
-            Reserved::PhpValues if value.contains(&0) => false,
-            Reserved::PhpValues => {
-                params.set_php_values(php_values::decode(value)?);
+            Reserved::PhpValues | Reserved::PhpAdminValues if value.contains(&0) => false,
+            Reserved::PhpValues | Reserved::PhpAdminValues => {
+                let is_locked = parameter == Reserved::PhpAdminValues;
+                params.add_php_values(php_values::decode(value)?, is_locked);
                 true
             }
             Reserved::Authorization => {

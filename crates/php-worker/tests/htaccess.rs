@@ -8,6 +8,7 @@ use howdah_wire::messages::{ApplicationSpec, WorkerScript};
 use howdah_wire::php_values::{MAX_PHP_VALUES, PhpValues};
 
 const VALUES: &str = "\x01php_values";
+const ADMIN_VALUES: &str = "\x01php_admin_values";
 const AUTHORIZATION: &str = "\x01authorization";
 const ANY_NAME: &str = "\x01any_name";
 
@@ -52,6 +53,33 @@ fn settings_apply_to_one_request() {
         [("precision", "5"), ("memory_limit", "64M"), ("precision", "6"), ("user_agent", "a b")];
     assert_eq!(with_settings(&mut application, &settings, code), "6|64M|a b");
     assert_eq!(application.run(code).text(), usual);
+}
+
+#[test]
+fn a_script_cannot_change_a_locked_setting_of_its_request() {
+    let mut application = start_with(&|spec| {
+        spec.ini_admin = vec![("precision".into(), "9".into())];
+    });
+    application.file(".user.ini", "memory_limit = 1G\n");
+    let code = "ini_set('memory_limit', '2G'); ini_restore('memory_limit');
+        ini_set('open_basedir', '/tmp'); echo ini_get('memory_limit'), '|', ini_get('precision'), '|',
+        ini_get('open_basedir'), '|', ini_set('user_agent', 'own'), ini_get('user_agent');";
+    let usual = application.run(code).text();
+    let locked = [
+        ("memory_limit", "64M"),
+        ("precision", "3"),
+        ("open_basedir", "/"),
+        ("disable_functions", "ini_get"),
+        ("no.such", "1"),
+    ];
+    let request = application.script(code).with(ADMIN_VALUES, values(&locked));
+    assert_eq!(send(&mut application, &request).text(), "64M|9|/|own");
+    let both = request.with(VALUES, values(&[("memory_limit", "3G"), ("user_agent", "a")]));
+    assert_eq!(send(&mut application, &both).text(), "64M|9|/|aown");
+    assert_eq!(application.run(code).text(), usual);
+    // The right to change settings is back.
+    let code = "ini_set('memory_limit', '65M'); echo ini_get('memory_limit');";
+    assert_eq!(application.run(code).text(), "65M");
 }
 
 #[test]
@@ -310,7 +338,8 @@ fn an_application_without_support_takes_no_settings() {
     let mut application = Application::start(1);
     let request = application
         .script("echo ini_get('precision');")
-        .with(VALUES, values(&[("precision", "5"), ("engine", "0")]));
+        .with(VALUES, values(&[("precision", "5"), ("engine", "0")]))
+        .with(ADMIN_VALUES, values(&[("precision", "5"), ("engine", "0")]));
     assert_eq!(send(&mut application, &request).text(), "14");
     let script = application.file("page.html", "<?php echo 'it runs';");
     let request = Request::get(&script, application.root.path()).with(ANY_NAME, "1");

@@ -516,22 +516,29 @@ impl<'s> Routing<'s> {
 
 /// Adds an action's variables for scripts, with the values of this moment, and its settings of PHP.
 fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) {
-    let (variables, settings) = (&action.options.environment, &action.options.php_settings);
-    if variables.is_empty() && settings.is_empty() {
+    let options = &action.options;
+    let (variables, settings) = (&options.environment, &options.php_settings);
+    let locked = &options.locked_php_settings;
+    if variables.is_empty() && settings.is_empty() && locked.is_empty() {
         return;
     }
     let source = VariableSource::of(request, started_at);
     let unread = request.handling.unread_database();
     let values: Vec<_> =
-        variables.iter().map(|(name, value)| (name, source.expand(value))).collect();
+        variables.iter().map(|(name, value)| (name, value, source.expand(value))).collect();
     // Variables of a script have no effect here.
     request.handling.set_unread_database(unread);
     let additions = request.additions.get_or_insert_default();
     // A decoded argument may have a NUL, which would end the value for PHP.
-    for (name, value) in values.into_iter().filter(|(_, value)| !value.contains(&0)) {
-        additions.set_variable(name, value);
+    for (name, template, value) in values.into_iter().filter(|(.., value)| !value.contains(&0)) {
+        if template.constant().is_some() {
+            additions.set_constant(name, value);
+        } else {
+            additions.set_variable(name, value);
+        }
     }
-    settings.iter().for_each(|(name, value)| additions.set_setting(name, value));
+    settings.iter().for_each(|(name, value)| additions.set_setting(name, value, false));
+    locked.iter().for_each(|(name, value)| additions.set_setting(name, value, true));
 }
 
 /// Returns true if `allow` or `deny` excludes the client's address.

@@ -1,5 +1,6 @@
-//! Settings of PHP for one request (`php_value`, `php_flag`), the value of the parameter
-//! [`Reserved::PhpValues`](crate::request::Reserved::PhpValues).
+//! Settings of PHP for one request (`php_value`, `php_flag`), the value of the parameters
+//! [`Reserved::PhpValues`](crate::request::Reserved::PhpValues) and
+//! [`Reserved::PhpAdminValues`](crate::request::Reserved::PhpAdminValues).
 //!
 //! ```text
 //! setting, any number of times: name │ byte 2 │ value │ byte 3

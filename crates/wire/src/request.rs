@@ -37,6 +37,8 @@ const RESERVED: u8 = 1;
 pub enum Reserved {
     /// Settings of PHP for this request: [`PhpValues`](crate::php_values::PhpValues).
     PhpValues,
+    /// The same; scripts and files of their directories cannot change these settings.
+    PhpAdminValues,
     /// The value of the field `Authorization`, from which PHP takes the visitor's credentials.
     /// Without this parameter, PHP takes them from `HTTP_AUTHORIZATION`; an empty value means that
     /// there are none.
@@ -53,6 +55,7 @@ impl Reserved {
     pub const fn name(self) -> &'static [u8] {
         match self {
             Reserved::PhpValues => b"\x01php_values",
+            Reserved::PhpAdminValues => b"\x01php_admin_values",
             Reserved::Authorization => b"\x01authorization",
             Reserved::AnyName => b"\x01any_name",
             Reserved::Status => b"\x01status",
@@ -65,8 +68,13 @@ impl Reserved {
         if name.first() != Some(&RESERVED) {
             return Ok(None);
         }
-        let all =
-            [Reserved::PhpValues, Reserved::Authorization, Reserved::AnyName, Reserved::Status];
+        let all = [
+            Reserved::PhpValues,
+            Reserved::PhpAdminValues,
+            Reserved::Authorization,
+            Reserved::AnyName,
+            Reserved::Status,
+        ];
         all.into_iter().find(|one| one.name() == name).map(Some).ok_or(Malformed)
     }
 }

@@ -94,18 +94,20 @@ fn an_action_has_variables_and_settings_for_scripts() {
         let mut action = json!({"return": 200});
         let members = options.as_object().cloned().unwrap_or_default();
         members.into_iter().for_each(|(key, value)| action[key] = value);
-        json!({"routes": [{"action": action}], "applications": {"a": {"type": "php", "root": "/"}}})
+        let next = json!({"action": {"pass": "applications/a"}});
+        let routes = json!([{"action": action}, next]);
+        json!({"routes": routes, "applications": {"a": {"type": "php", "root": "/"}}})
     };
     let config = read(action(json!({
         "environment": {"APP_ENV": "$host", "HTTPS": "on"},
-        "options": {"user": {"memory_limit": "1G"}},
+        "options": {"user": {"memory_limit": "1G"}, "admin": {"date.timezone": "UTC"}},
         "internal": true,
         "intercept_errors": false,
     })));
     let options = &config.routes[0].steps[0].action.options;
     assert_eq!((options.environment.len(), options.internal), (2, true));
     assert_eq!(options.intercept_errors, Some(false));
-    assert_eq!(config.applications[0].route_settings, ["memory_limit"]);
+    assert_eq!(config.applications[0].route_settings, ["date.timezone", "memory_limit"]);
     for (options, message) in [
         (json!({"environment": {"A B": ""}}), "must have a name of letters"),
         (json!({"environment": {"A": "$urk"}}), "did you mean \"$uri\"?"),
@@ -114,7 +116,8 @@ fn an_action_has_variables_and_settings_for_scripts() {
             json!({"environment": {"SCRIPT_FILENAME": "/a"}}),
             "cannot be set here; the application's",
         ),
-        (json!({"options": {"admin": {}}}), "unknown key \"admin\"; allowed here: \"user\""),
+        (json!({"options": {"file": {}}}), "unknown key \"file\"; allowed here: \"admin\""),
+        (json!({"options": {"admin": {"a": "b\nc=d"}}}), "must not contain control"),
         (json!({"options": {"user": {"a": 1}}}), "must be a string"),
         (json!({"options": {"user": {"a": "b\nc=d"}}}), "must not contain control"),
         (json!({"internal": "yes"}), "must be true or false"),

@@ -58,8 +58,12 @@ pub struct Request {
 pub struct Additions {
     /// Variables, in place of usual ones with the same name; without one if the value is empty.
     pub variables: Vec<(String, Vec<u8>)>,
+    /// Names of variables whose values do not depend on the request: they may be secrets.
+    pub constants: Vec<String>,
     /// Settings.
     pub settings: Vec<(String, String)>,
+    /// Settings that scripts cannot change.
+    pub locked_settings: Vec<(String, String)>,
 }
 
 impl Request {
@@ -91,14 +95,22 @@ impl Request {
 impl Additions {
     /// Sets a variable.
     pub fn set_variable(&mut self, name: &str, value: Vec<u8>) {
+        self.constants.retain(|other| other != name);
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value));
     }
 
-    /// Sets a setting.
-    pub fn set_setting(&mut self, name: &str, value: &str) {
-        self.settings.retain(|(other, _)| other != name);
-        self.settings.push((name.to_owned(), value.to_owned()));
+    /// Sets a variable whose value does not depend on the request.
+    pub fn set_constant(&mut self, name: &str, value: Vec<u8>) {
+        self.set_variable(name, value);
+        self.constants.push(name.to_owned());
+    }
+
+    /// Sets a setting, which scripts cannot change if it `is_locked`.
+    pub fn set_setting(&mut self, name: &str, value: &str, is_locked: bool) {
+        let settings = if is_locked { &mut self.locked_settings } else { &mut self.settings };
+        settings.retain(|(other, _)| other != name);
+        settings.push((name.to_owned(), value.to_owned()));
     }
 }
 

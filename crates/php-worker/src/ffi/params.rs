@@ -44,6 +44,8 @@ impl Param {
 struct Setting {
     name: Text,
     value: Text,
+    /// 1 if the script cannot change it.
+    is_locked: u64,
 }
 
 /// A request, `struct howdah_request`.
@@ -63,7 +65,7 @@ pub(super) struct RawRequest {
 
 const _: () = {
     assert!(size_of::<Text>() == 16 && size_of::<Param>() == 32);
-    assert!(std::mem::offset_of!(Param, value) == 16 && size_of::<Setting>() == 32);
+    assert!(std::mem::offset_of!(Param, value) == 16 && size_of::<Setting>() == 40);
     assert!(size_of::<RawRequest>() == 88);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
     assert!(std::mem::offset_of!(RawRequest, authorization) == 48);
@@ -120,14 +122,15 @@ impl<'a> Params<'a> {
         })
     }
 
-    /// Sets the names and values of settings that apply to this request.
-    pub fn set_php_values(&mut self, settings: Vec<(&'a [u8], &'a [u8])>) {
+    /// Adds the names and values of settings that apply to this request.
+    pub fn add_php_values(&mut self, settings: Vec<(&'a [u8], &'a [u8])>, is_locked: bool) {
         let text = |bytes: &[u8]| Text { data: bytes.as_ptr().cast(), len: bytes.len() };
-        self.setting_names = settings.iter().map(|(name, _)| *name).collect();
-        self.settings = settings
-            .into_iter()
-            .map(|(name, value)| Setting { name: text(name), value: text(value) })
-            .collect();
+        self.setting_names.extend(settings.iter().map(|(name, _)| *name));
+        self.settings.extend(settings.into_iter().map(|(name, value)| Setting {
+            name: text(name),
+            value: text(value),
+            is_locked: is_locked.into(),
+        }));
     }
 
     /// Sets the value of the field `Authorization`, with the NUL that ends it. Returns false as

@@ -132,6 +132,7 @@ impl<'s> Effects<'s> {
             internal: _,
             environment: _,
             php_settings: _,
+            locked_php_settings: _,
         } = &action.options;
         self.response_headers = response_headers;
         self.compress &= compress;

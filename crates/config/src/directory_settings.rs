@@ -1,10 +1,11 @@
-//! Settings of PHP that a `.htaccess` may send to PHP-FPM.
+//! Settings of PHP that may differ from one request to the next.
 //!
-//! PHP-FPM applies the parameter `PHP_VALUE` without a check of the right to change a setting: it
-//! sets those of `php.ini` only, lifts `open_basedir`, and loads the library that `extension`
-//! names. mod_php and the workers of this server ask. Only settings are passed that PHP lets a
-//! directory change (`PHP_INI_ALL`, `PHP_INI_PERDIR`); `open_basedir` is not, since PHP-FPM would
-//! widen it.
+//! PHP lets a directory change them (`PHP_INI_ALL`, `PHP_INI_PERDIR`). The list is for those that
+//! cannot ask PHP: what a `.htaccess` may send to PHP-FPM, and the settings of sites that share an
+//! application. PHP-FPM applies the parameter `PHP_VALUE` without a check of the right to change a
+//! setting: it sets those of `php.ini` only, lifts `open_basedir`, and loads the library that
+//! `extension` names. mod_php and the workers of this server ask. `open_basedir` is not in the list,
+//! since PHP-FPM would widen it.
 
 /// Names of settings, in order.
 const NAMES: &[&str] = &[
@@ -92,8 +93,26 @@ const NAMES: &[&str] = &[
 /// Starts of names of extensions' settings that a directory may change, all of them.
 const PREFIXES: [&str; 4] = ["iconv.", "intl.", "mbstring.", "session."];
 
-/// Returns true if a setting may be sent.
-pub fn is_passed(name: &[u8]) -> bool {
+/// Settings that change what a script is compiled to. OPcache keeps one result for each script.
+const COMPILED: [&str; 8] = [
+    "auto_globals_jit",
+    "input_encoding",
+    "internal_encoding",
+    "short_open_tag",
+    "zend.assertions",
+    "zend.detect_unicode",
+    "zend.multibyte",
+    "zend.script_encoding",
+];
+
+/// Returns true for a setting that may differ between requests that find their scripts in one
+/// OPcache.
+pub fn is_request_setting(name: &str) -> bool {
+    is_directory_setting(name.as_bytes()) && name != "browscap" && !COMPILED.contains(&name)
+}
+
+/// Returns true for a setting that PHP lets a directory change, other than `open_basedir`.
+pub fn is_directory_setting(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     // A name is written into a line of `php.ini`.
     let is_plain =
@@ -105,6 +124,24 @@ pub fn is_passed(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_the_compiler_are_those_of_an_opcache() {
+        for (name, expected) in [
+            ("memory_limit", true),
+            ("session.save_path", true),
+            ("auto_prepend_file", true),
+            ("short_open_tag", false),
+            ("zend.assertions", false),
+            ("browscap", false),
+            ("opcache.enable", false),
+            ("open_basedir", false),
+            ("disable_functions", false),
+        ] {
+            assert_eq!(is_request_setting(name), expected, "{name}");
+        }
+        assert!(COMPILED.iter().all(|name| is_directory_setting(name.as_bytes())));
+    }
 
     #[test]
     fn fpm_gets_no_settings_of_the_administrator() {
@@ -127,10 +164,10 @@ mod tests {
             "[session.",
             "",
         ] {
-            assert!(!is_passed(name.as_bytes()), "{name}");
+            assert!(!is_directory_setting(name.as_bytes()), "{name}");
         }
         for name in ["memory_limit", "upload_max_filesize", "session.gc_maxlifetime"] {
-            assert!(is_passed(name.as_bytes()), "{name}");
+            assert!(is_directory_setting(name.as_bytes()), "{name}");
         }
     }
 }
