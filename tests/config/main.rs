@@ -18,4 +18,5 @@ mod package;
 mod panels;
 mod php_versions;
 mod reload;
+mod shared_sites;
 mod sites;

@@ -380,12 +380,19 @@ pub const RLIMITS: [&str; 8] =
 default_of_reader!(Limits, Limits::read);
 
 impl Application {
-    /// Returns true if processes of one are processes of the other: the mail server is not theirs.
+    /// Returns true if processes of one are processes of the other: the mail server is not theirs,
+    /// nor are the texts that take turns in the queue, which may depend on all sites.
     pub fn has_same_processes(&self, other: &Application) -> bool {
-        if self.smtp == other.smtp {
-            return self == other;
+        if self == other {
+            return true;
         }
-        *self == Application { smtp: self.smtp.clone(), ..other.clone() }
+        let mut other = Application { smtp: self.smtp.clone(), ..other.clone() };
+        if let (Fairness::Key(own), Fairness::Key(of_other)) =
+            (&self.limits.fair, &mut other.limits.fair)
+        {
+            of_other.clone_from(own);
+        }
+        *self == other
     }
 
     /// Returns the path of one of its limits in the document, without its first slash.

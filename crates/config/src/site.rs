@@ -116,6 +116,8 @@ pub struct SitePhp {
     pub processes: Option<Value>,
     /// Names of extensions of PHP that are loaded in addition.
     pub extensions: Vec<String>,
+    /// The site shares its application with others.
+    pub is_shared: bool,
 }
 
 /// `limits` of a site.
@@ -342,8 +344,9 @@ fn read_php(node: &Node<'_>) -> Result<SitePhp, Error> {
     })?;
     let processes = object.optional("processes").map(|node| node.value.clone());
     let extensions = object.read("extensions", read_extensions)?.unwrap_or_default();
+    let is_shared = object.switch("shared")?;
     object.end()?;
-    Ok(SitePhp { version, ini: ini.unwrap_or_default(), processes, extensions })
+    Ok(SitePhp { version, ini: ini.unwrap_or_default(), processes, extensions, is_shared })
 }
 
 fn read_limits(node: &Node<'_>) -> Result<SiteLimits, Error> {

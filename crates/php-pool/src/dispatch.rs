@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use howdah_cgi::target::Script;
 use howdah_cgi::{head, params};
+use howdah_config::include::SHARED;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
@@ -58,6 +59,7 @@ pub async fn run(
     let BodyBuffer { memory, directory } = buffer;
     let mut context = RequestContext {
         application: Arc::clone(&application.name),
+        site: exchange.request.handling.site().unwrap_or_else(|| Arc::clone(&application.name)),
         id: exchange.request.id,
         method: exchange.request.method.clone(),
         target: exchange.request.target.clone(),
@@ -68,7 +70,9 @@ pub async fn run(
         flow,
         purger,
     };
-    let owner = exchange.request.owner_in(&application.name);
+    let is_shared = application.name.starts_with(SHARED);
+    let owner =
+        exchange.request.owner_in(if is_shared { &context.site } else { &application.name });
     let collected = request_body::collect(exchange, memory, &directory, owner.clone()).await;
     let body = match collected {
         Ok(body) => body,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_config::Variable;
+use howdah_config::include::SHARED;
 use howdah_http::handling::{Fact, Facts};
 use howdah_http::message::{ShownRequestId, shown_target};
 use howdah_sys::log::{Level, Log};
@@ -51,6 +52,8 @@ pub trait Purger: fmt::Debug + Send + Sync {
 pub struct RequestContext {
     /// Name of the application.
     pub application: Arc<str>,
+    /// Site that the request counts for; several sites may share an application.
+    pub site: Arc<str>,
     /// Request id.
     pub id: u64,
     /// Method.
@@ -93,11 +96,13 @@ impl Facts for RequestContext {
 
 impl fmt::Display for RequestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" request {}", self.application, ShownRequestId(self.id))?;
+        if self.application.starts_with(SHARED) {
+            write!(f, " of site \"{}\"", self.site)?;
+        }
         write!(
             f,
-            "\"{}\" request {}: {} {} ({})",
-            self.application,
-            ShownRequestId(self.id),
+            ": {} {} ({})",
             shown_target(&self.method),
             shown_target(&self.target),
             self.script.display()

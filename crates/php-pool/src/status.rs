@@ -376,6 +376,7 @@ mod tests {
     fn a_worker_cannot_make_a_request_older_or_younger_than_it_is() {
         let context = RequestContext {
             application: "a".into(),
+            site: "a".into(),
             id: 1,
             method: "GET".into(),
             target: "/".into(),

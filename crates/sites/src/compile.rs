@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use howdah_advice::detect::{self, DetectError, Served, WorkerScript};
+use howdah_advice::detect::{self, DetectError, WorkerScript};
 use howdah_config::include::{SiteParts, SiteProblem};
 use howdah_config::{EnvironmentValue, Site, SiteWorker};
 use howdah_sys::credentials::Credentials;
 use serde_json::{Map, Value, json};
 
-use crate::{encryption, options, sandbox};
+use crate::{encryption, options, sandbox, shared};
 
 mod php_version;
 #[cfg(test)]
@@ -55,11 +55,35 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
     let mut steps = Vec::new();
     let mut routes = Map::new();
     if site.enabled {
-        let served = served(site, machine)?;
+        let found = found(site)?;
+        let mut served = found.served(&site.name);
+        let mut own_steps = site.routes.clone();
+        let mut options = options::of(site);
+        if let Some(mut application) = served.application.take() {
+            // With a user of its own, the permissions of files keep the site from others, and
+            // others from the site.
+            if site.user.is_none()
+                && let (Some(sandbox), _) = sandbox::of(&found, machine.user.as_ref(), false)
+            {
+                application["isolation"]["sandbox"] = sandbox;
+            }
+            let mut application = application_of(site, application, machine, &mut parts)?;
+            let mut name = site.name.clone();
+            if site.php.is_shared {
+                let (shared, of_requests) = shared::share(site, &mut application)?;
+                parts.rename_application(&name, &shared);
+                served.steps = found.served(&shared).steps;
+                own_steps.iter_mut().for_each(|step| shared::rename(step, &name, &shared));
+                name = shared;
+                options.push(("environment", &["environment"], of_requests.environment));
+                let ini: &[&str] = &["php", "ini"];
+                options.extend(of_requests.options.map(|value| ("options", ini, value)));
+            }
+            parts.document.insert("applications".to_owned(), json!({name: application}));
+        }
         steps.extend(encryption::redirects(site));
-        let content = site.routes.iter().cloned().chain(served.steps);
+        let content = own_steps.into_iter().chain(served.steps);
         let content: Vec<_> = content.map(|step| with_headers(step, site)).collect();
-        let options = options::of(site);
         if options.is_empty() {
             place_steps(site, &site.name, steps.len(), &content, &mut parts);
             steps.extend(content.into_iter().map(|(step, _)| step));
@@ -78,11 +102,6 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
             let name = format!("{}/content", site.name);
             place_steps(site, &name, 0, &content, &mut parts);
             routes.insert(name, content.into_iter().map(|(step, _)| step).collect());
-        }
-        if let Some(application) = served.application {
-            let application = application_of(site, application, machine, &mut parts)?;
-            let name = site.name.clone();
-            parts.document.insert("applications".to_owned(), json!({name: application}));
         }
     } else {
         steps.push(json!({"action": {
@@ -114,10 +133,22 @@ impl Parts {
         let owned = |path: &[&str]| path.iter().map(|step| (*step).to_owned()).collect();
         self.places.push((owned(part), owned(key)));
     }
+
+    /// Records another name of the application.
+    fn rename_application(&mut self, old: &str, new: &str) {
+        for (part, _) in &mut self.places {
+            if let [first, name, ..] = part.as_mut_slice()
+                && first == "applications"
+                && name == old
+            {
+                new.clone_into(name);
+            }
+        }
+    }
 }
 
-/// Finds what serves the site.
-fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
+/// Finds what is in the directory of the site.
+fn found(site: &Site) -> Result<detect::Site, SiteProblem> {
     let refused = |key: &str, path| {
         let (key, because_of) = (vec![key.to_owned()], Some(path));
         move |error: DetectError| SiteProblem { key, problem: error.to_string(), because_of }
@@ -151,15 +182,7 @@ fn served(site: &Site, machine: &Machine<'_>) -> Result<Served, SiteProblem> {
         }
     }
     found.obeys_htaccess = site.htaccess && !found.is_resident;
-    let mut served = found.served(&site.name);
-    // With a user of its own, the permissions of files keep the site from others, and others from
-    // the site.
-    if let (Some(application), None) = (&mut served.application, &site.user)
-        && let (Some(sandbox), _) = sandbox::of(&found, machine.user.as_ref(), false)
-    {
-        application["isolation"]["sandbox"] = sandbox;
-    }
-    Ok(served)
+    Ok(found)
 }
 
 /// Adds the header fields of the site to a step that has none of its own, and to its fallbacks:

@@ -10,6 +10,7 @@ pub mod composer;
 mod encryption;
 mod options;
 pub mod sandbox;
+mod shared;
 
 use std::net::{Ipv6Addr, TcpListener};
 

@@ -1,6 +1,10 @@
 //! Changes of sites: `enable`, `disable`, `remove`, `rename`, `restart`.
 
+use std::collections::BTreeSet;
 use std::fs;
+
+use howdah_config::include::application_of_site;
+use serde_json::Value;
 
 use super::document::{Document, Running};
 use super::{edit, file, text};
@@ -37,7 +41,7 @@ pub(super) fn remove(document: &Document, name: &str) -> Result<(), Failure> {
     let site = document.file_of(name)?;
     let value = document.read(site);
     file::remove(site)?;
-    let text = |key: &str| value.get(key).and_then(serde_json::Value::as_str);
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
     let mut kept = vec![format!("{name}: removed\n")];
     if let Some(root) = text("root") {
         kept.push(format!("Its files stay in {root}"));
@@ -77,15 +81,25 @@ pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failu
         let document = document.file.display();
         return Err(Failure::Unreachable(format!("no server with {document} runs")));
     };
+    let config: Value = client.request("GET", "/config", b"")?;
     let mut failures = Vec::new();
+    let mut restarted = BTreeSet::new();
     for name in names {
-        if !status.applications.contains_key(name) {
+        let application = application_of_site(&config, name);
+        let Some(application) = application.filter(|one| status.applications.contains_key(*one))
+        else {
             write_out(&format!("{name}: has no PHP to restart\n"))?;
             continue;
+        };
+        let is_own = application == name;
+        let with = if is_own { "" } else { ", with the sites that share its PHP" };
+        if !restarted.insert(application) {
+            write_out(&format!("{name}: restarted{with}\n"))?;
+            continue;
         }
-        let target = format!("/control/applications/{}/restart", encode(name));
+        let target = format!("/control/applications/{}/restart", encode(application));
         match client.request("POST", &target, b"") {
-            Ok(_) => write_out(&format!("{name}: restarted\n"))?,
+            Ok(_) => write_out(&format!("{name}: restarted{with}\n"))?,
             Err(Failure::Failed(problem)) => failures.push(problem),
             Err(failure) => return Err(failure),
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use howdah_config::include::application_of_site;
 use howdah_questions::{CertificateStatus, Named, SiteTraffic, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +30,9 @@ pub(super) struct Row {
     /// Version of PHP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) php: Option<String>,
+    /// Name of the application that the site shares with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processes: Option<u64>,
     /// Bytes.
@@ -92,8 +96,10 @@ impl Facts<'_> {
     fn row(&self, name: &str, site: &Value, problem: Option<String>, row: Row) -> Row {
         let text = |key: &str| site.get(key).and_then(Value::as_str).map(str::to_owned);
         let hosts: Vec<_> = hosts(site).into_iter().map(str::to_owned).collect();
-        let application = self.status.and_then(|status| status.applications.get(name));
-        let php = self.status.and_then(|status| status.php.get(name));
+        // Processes, memory and requests are those of all sites that share the application.
+        let application_name = application_of_site(&self.config, name).unwrap_or(name);
+        let application = self.status.and_then(|one| one.applications.get(application_name));
+        let php = self.status.and_then(|status| status.php.get(application_name));
         let own = application.and_then(|application| application.problem.clone());
         let has_route = self.config.get("routes").is_some_and(|routes| routes.get(name).is_some());
         let is_served = self.status.is_some() && has_route;
@@ -115,10 +121,11 @@ impl Facts<'_> {
             state: state.to_owned(),
             root: text("root"),
             user: text("user"),
-            php: application.and_then(|_| self.php(name)),
+            php: application.and_then(|_| self.php(application_name)),
+            shared: (application_name != name).then(|| application_name.to_owned()),
             processes: application.map(|application| application.processes.running),
             memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
-            requests: self.pools.get(name).and_then(|pool| pool.accepted_conn),
+            requests: self.pools.get(application_name).and_then(|pool| pool.accepted_conn),
             // Two digits behind the point.
             requests_per_second: traffic
                 .map(|traffic| (traffic.requests as f64 / 60.0 * 100.0).round() / 100.0),

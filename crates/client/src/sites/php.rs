@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use howdah_config::include::application_of_site;
 use howdah_sys::credentials::{self, Credentials};
 use serde_json::{Map, Value};
 
@@ -29,7 +30,8 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
         Failure::Failed(lines.join("\n"))
     })?;
     let parts = parts_of(&expanded, file);
-    let application = parts.get("applications").and_then(|all| all.get(&args.site));
+    let application = application_of_site(&parts, &args.site);
+    let application = application.and_then(|name| parts.get("applications")?.get(name));
     let none = Value::Object(Map::new());
     // A site that is disabled, or has no PHP yet.
     let application = application.unwrap_or(&none);
@@ -57,10 +59,20 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
     for (name, value) in members(application.get("environment")) {
         command.env(name, value);
     }
-    for key in ["user", "admin"] {
-        let options = application.get("options").and_then(|options| options.get(key));
-        for (name, value) in members(options) {
-            command.arg("-d").arg(format!("{name}={}", quoted(&value)));
+    // What a site that shares its application has for its own requests.
+    let steps = parts.get("routes").and_then(|routes| routes.get(&args.site)?.as_array());
+    let content = Value::String(format!("routes/{}%2Fcontent", args.site));
+    let mut actions = steps.into_iter().flatten().filter_map(|step| step.get("action"));
+    let of_site = actions.find(|action| action.get("pass") == Some(&content));
+    for (name, value) in members(of_site.and_then(|action| action.get("environment"))) {
+        command.env(name, value.replace("${dollar}", "$"));
+    }
+    for part in [Some(application), of_site] {
+        let options = part.and_then(|part| part.get("options"));
+        for key in ["user", "admin"] {
+            for (name, value) in members(options.and_then(|options| options.get(key))) {
+                command.arg("-d").arg(format!("{name}={}", quoted(&value)));
+            }
         }
     }
     command.args(&args.arguments);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use howdah_advice::detect;
-use howdah_config::include::Expanded;
+use howdah_config::include::{Expanded, application_of_site};
 use serde_json::{Map, Value, json};
 
 use super::check::{self, Finding};
@@ -133,14 +133,15 @@ fn summary(name: &str, parts: &Value) -> Vec<String> {
         let steps = if count == 1 { "1 step".to_owned() } else { format!("{count} steps") };
         lines.push(format!("route {}: {steps}", printable(&route)));
     }
-    match parts.get("applications").and_then(|all| all.get(name)) {
-        Some(application) => {
+    let own = application_of_site(parts, name);
+    match own.and_then(|own| Some((own, parts.get("applications")?.get(own)?))) {
+        Some((own, application)) => {
             let kind = text_of(application, "type");
             let user = match text_of(application, "user") {
                 "" => "the server's user".to_owned(),
                 user => format!("user {}", printable(user)),
             };
-            lines.push(format!("application {name}: {}, {user}", printable(kind)));
+            lines.push(format!("application {}: {}, {user}", printable(own), printable(kind)));
         }
         None => lines.push("application: none, no PHP runs".to_owned()),
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::expanded::Origin;
+use super::shared::leave_out_known;
 use super::{IncludedFiles, Place, Reading};
 use crate::error::Error;
 use crate::json;
@@ -163,7 +164,8 @@ impl Reading<'_> {
         let document = document.unwrap_or(Path::new(""));
         let note = http_only(&self.without_https, document);
         self.notes.extend(note.map(|note| format!("{}: {note}", document.display())));
-        for (parts, place) in all.parts {
+        for (mut parts, place) in all.parts {
+            leave_out_known(members, &mut parts);
             let first_origin = self.origins.len();
             let inside = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
             self.add(members, parts.document, &inside, first_origin)?;
@@ -208,7 +210,8 @@ impl Reading<'_> {
         let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
         let is_served = self.has_former_route(file);
         match is_served.then(|| self.former_members(file, &top)).flatten() {
-            Some((former, source)) => {
+            Some((mut former, source)) => {
+                self.add_former_shared(&mut former);
                 let parts = SiteParts { document: former, ..SiteParts::default() };
                 all.is_encrypted |= parts.document.contains_key("listeners");
                 all.parts.push((parts, Place { source, ..top }));

@@ -159,6 +159,15 @@ pub(super) static PHP: Shape = Shape {
         .default("\"auto\"")
         .details("As [`processes`](applications.md#processes) of an application"),
         EXTENSIONS,
+        Key::switch(
+            "shared",
+            false,
+            "Shares the processes and the OPcache of PHP with other sites",
+        )
+        .details(
+            "With those of the same `user` and `root` that have it, too. See [Sites that share \
+                 PHP](../sites.md#sites-that-share-php). Not with `worker`",
+        ),
     ]],
 };
 

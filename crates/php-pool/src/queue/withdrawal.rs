@@ -82,6 +82,7 @@ mod tests {
     fn submit(queue: &Queue, number: u32) -> RequestKey {
         let context = RequestContext {
             application: "app".into(),
+            site: "app".into(),
             id: 1,
             method: Default::default(),
             target: Default::default(),

@@ -75,7 +75,7 @@ impl PhpThread {
                 if let Some(context) = context
                     && let Some(times) = context.times.get()
                 {
-                    self.count_run_time(&context.application, *times);
+                    self.count_run_time(&context.site, *times);
                 }
                 return true;
             }

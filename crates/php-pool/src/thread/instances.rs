@@ -111,7 +111,7 @@ impl PhpThread {
             attached.queue.release(&attached.instance, slot);
             if let Some(times) = times {
                 self.with_entry(key, |entry| {
-                    self.count_run_time(&entry.context.application, times);
+                    self.count_run_time(&entry.context.site, times);
                 });
             }
             let context = self.with_entry(key, |entry| {

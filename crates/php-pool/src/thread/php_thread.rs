@@ -122,8 +122,8 @@ impl PhpThread {
     }
 
     /// Counts the run time of a script that has ended.
-    pub(super) fn count_run_time(&self, application: &Arc<str>, times: Times) {
-        self.used.add(application, Used { php_us: times.ran, ..Used::default() });
+    pub(super) fn count_run_time(&self, site: &Arc<str>, times: Times) {
+        self.used.add(site, Used { php_us: times.ran, ..Used::default() });
     }
 
     pub(super) fn wake_drainer(&self) {

@@ -475,3 +475,107 @@ fn paths_of_the_document_lead_to_keys_of_the_site() {
     assert_eq!(files, [PathBuf::from("/h.json")]);
     assert_eq!(path(&["a".to_owned()]), "/a");
 }
+
+/// Returns the document of two sites with these keys in one directory.
+fn two(a: Value, b: Value) -> (tempfile::TempDir, Value) {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("index.php"), "").unwrap();
+    let site = |name: &str, keys: Value| {
+        let mut site = json!({
+            "hosts": format!("{name}.example"), "root": root.path(), "user": "root",
+            "php": {"shared": true},
+        });
+        for (key, value) in keys.as_object().unwrap() {
+            match (&mut site[key], value) {
+                (Value::Object(own), Value::Object(more)) => own.extend(more.clone()),
+                (own, value) => *own = value.clone(),
+            }
+        }
+        site
+    };
+    let text = json!({"sites": {"a": site("a", a), "b": site("b", b)}}).to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files).unwrap().unwrap();
+    Config::from_value(expanded.document.clone()).unwrap();
+    (root, expanded.document)
+}
+
+#[test]
+fn sites_that_share_php_have_one_application_and_differ_in_their_requests() {
+    let a = json!({
+        "environment": {"DB": {"file": "/secret"}, "COST": "5$", "TZ": "UTC"},
+        "php": {"ini": {"memory_limit": "64M", "opcache.validate_timestamps": "0"}},
+    });
+    let b = json!({
+        "environment": {"TZ": "UTC"},
+        "php": {"ini": {"opcache.validate_timestamps": "0", "error_log": "/b.log"}},
+        "routes": [{"match": {"uri": "/x"}, "action": {"pass": "applications/b/direct"}}],
+    });
+    let (root, document) = two(a, b);
+    let applications = document["applications"].as_object().unwrap();
+    let (name, application) = applications.iter().next().unwrap();
+    assert_eq!(applications.len(), 1);
+    let directory = root.path().file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with(&format!("shared:{directory}:")), "{name}");
+    assert_eq!(application["environment"], json!({"TZ": "UTC"}));
+    assert_eq!(application["options"], json!({"admin": {"opcache.validate_timestamps": "0"}}));
+    assert_eq!(
+        (&application["limits"]["fair"], &application["user"]),
+        (&json!("$site"), &json!("root"))
+    );
+    let action = |site: &str| document["routes"][site].as_array().unwrap()[0]["action"].clone();
+    assert_eq!(
+        action("a"),
+        json!({
+            "pass": "routes/a%2Fcontent",
+            "environment": {"DB": "s3cret", "COST": "5${dollar}", "HOWDAH_SITE": "a"},
+            "options": {"admin": {"memory_limit": "64M"}},
+        })
+    );
+    assert_eq!(action("b")["environment"], json!({"HOWDAH_SITE": "b"}));
+    assert_eq!(action("b")["options"], json!({"admin": {"error_log": "/b.log"}}));
+    let steps = document["routes"]["b/content"].as_array().unwrap();
+    assert_eq!(steps[0]["action"]["pass"], format!("applications/{name}/direct"));
+    let scripts = &steps.last().unwrap()["action"]["scripts"];
+    assert_eq!(*scripts, format!("applications/{name}/direct"));
+    for site in ["a", "b"] {
+        assert_eq!(include::application_of_site(&document, site), Some(name.as_str()));
+    }
+}
+
+#[test]
+fn sites_that_differ_in_what_a_request_cannot_change_share_no_application() {
+    let names = |a: Value, b: Value| {
+        let (_root, document) = two(a, b);
+        document["applications"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(names(json!({}), json!({})).len(), 1);
+    for other in [
+        json!({"php": {"shared": false}}),
+        json!({"php": {"version": "8.2"}}),
+        json!({"php": {"processes": 3}}),
+        json!({"php": {"ini": {"opcache.enable": "0"}}}),
+        json!({"php": {"ini": {"short_open_tag": "1"}}}),
+        json!({"php": {"ini": {"open_basedir": "/srv"}}}),
+        json!({"environment": {"PATH": "/bin"}}),
+        json!({"limits": {"mail": 3}}),
+        json!({"user": "daemon"}),
+        json!({"htaccess": false}),
+        json!({"front_controller": false}),
+    ] {
+        assert_eq!(names(json!({}), other.clone()).len(), 2, "{other}");
+    }
+    // Without `.htaccess` files, a worker takes only the settings that it knows.
+    let plain = |ini: Value| json!({"htaccess": false, "php": {"ini": ini}});
+    let (two, one) = (json!({"memory_limit": "1G"}), json!({"memory_limit": "2G"}));
+    assert_eq!(names(plain(two.clone()), plain(one)).len(), 1);
+    assert_eq!(names(plain(two), plain(json!({"precision": "3"}))).len(), 2);
+}
+
+#[test]
+fn a_site_in_worker_mode_shares_no_application() {
+    let problem = problem(json!({"worker": "x.php", "php": {"shared": true}}), json!({}));
+    assert!(
+        problem.contains("/sites/a/php/shared: \"shared\" is not possible with \"worker\""),
+        "{problem}"
+    );
+}
