@@ -38,6 +38,8 @@ IDLE_SECONDS = 10
 PAUSES = (IDLE_SECONDS, 60)
 # Processes that a site has at most.
 WORKERS = 2
+# Processes that all sites together have at most, if they share an application.
+SHARED_WORKERS = 16
 # Seconds after which a visitor gives up.
 PATIENCE = 60
 # So many visitors can wait at the same time; later visits begin late.
@@ -188,6 +190,21 @@ class Howdah(Limited, sites.Howdah):
                 "processes": {"max": self.workers, "spare": 0, "idle_timeout": IDLE_SECONDS}}
 
 
+class HowdahShared(Howdah):
+    """Howdah with one application for all sites, as sites with `php.shared` have."""
+
+    def start(self):
+        name = {"map": "$host", "values": {sites.host(site): site for site in self.sites}, "default": "none"}
+        routes = {site: [{"action": {"pass": f"routes/{site}%2Fcontent", "environment": {"HOWDAH_SITE": site}}}] for site in self.sites}
+        content = {f"{site}/content": [{"action": self.action("shared")}] for site in self.sites}
+        application = self.application(self.sites[0])
+        application["processes"]["max"] = SHARED_WORKERS
+        application["limits"] = {"fair": "$site"}
+        self.serve({"listeners": {f"127.0.0.1:{self.port}": {"pass": "routes/sites"}}, "variables": {"site": name},
+                    "routes": {"sites": [{"action": {"pass": "routes/$site"}}], **routes, **content},
+                    "applications": {"shared": application}, "settings": {"listen_threads": machine.processors()}})
+
+
 class Fpm(Limited, sites.Fpm):
     """nginx and one PHP-FPM with a pool for each site."""
 
@@ -208,6 +225,7 @@ class FpmMasters(Fpm):
 # Name: its class, its title, the server that has to be chosen for it.
 STACKS = {
     "howdah": (Howdah, "Howdah", "howdah"),
+    "howdah-shared": (HowdahShared, "Howdah, one application", "howdah"),
     "fpm": (Fpm, "nginx + FPM, pool per site", "nginx-unix"),
     "fpm-masters": (FpmMasters, "nginx + FPM, master per site", "nginx-unix"),
 }
@@ -316,7 +334,7 @@ def measure(place_for, names_of_servers, options, directory, progress):
         copies = installed.copies(names) if plan.copies else None
         for stack, (kind, text, needed) in STACKS.items():
             progress.step(f"fleet: {text}", 0)
-            if needed in names_of_servers:
+            if needed in names_of_servers and not (plan.copies and kind is HowdahShared):
                 installed.forget()
                 rows.append({"stack": stack, **visited(kind, place_for(installed.root), names, visits, plan, copies, installed.pids())})
             progress.step(f"fleet: {text}")

@@ -351,6 +351,18 @@ class FleetOfSites(unittest.TestCase):
         self.assertEqual(found, {"requests": 5, "failed": {"status 502": 2, "timed out": 1}, "p50": 0.1, "p90": 0.3, "p99": 0.3, "max": 0.3})
         self.assertIsNone(fleet.summary([(1.0, "no answer")])["p50"])
 
+    def test_sites_with_one_application_differ_by_host(self):
+        server = object.__new__(fleet.HowdahShared)
+        server.place, server.workers, server.copies = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini"), 2, None
+        server.sites, server.port, served = ["site-0001", "site-0002"], 80, []
+        server.serve = served.append
+        server.start()
+        self.assertEqual(list(served[0]["applications"]), ["shared"])
+        self.assertEqual(served[0]["applications"]["shared"]["processes"]["max"], fleet.SHARED_WORKERS)
+        self.assertEqual(served[0]["variables"]["site"]["values"][sites.host("site-0002")], "site-0002")
+        self.assertEqual(served[0]["routes"]["site-0002"][0]["action"]["environment"], {"HOWDAH_SITE": "site-0002"})
+        self.assertEqual(served[0]["routes"]["site-0002/content"][0]["action"]["scripts"], "applications/shared/direct")
+
     def test_every_site_has_an_application_with_its_own_processes(self):
         server = object.__new__(fleet.Howdah)
         server.place, server.workers, server.copies = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini"), 2, None
