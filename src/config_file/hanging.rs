@@ -34,6 +34,11 @@ impl Hanging {
         true
     }
 
+    /// Returns true for the place of a site: that of its directory.
+    pub fn is_site(place: &str) -> bool {
+        place.rsplit(": ").nth(1).is_some_and(|path| path.ends_with("/root"))
+    }
+
     /// Fails for a file that does not answer, and for others of its drive.
     pub fn check(&self, file: &Path) -> Result<(), String> {
         let is_on =
@@ -74,6 +79,15 @@ mod tests {
         assert_eq!(drive("/srv/my shop/www"), Some("/srv/my shop".into()));
         assert_eq!(drive("/srv/my"), Some("/srv".into()));
         assert_eq!((drive("/srvs"), drive("relative")), (None, None));
+    }
+
+    #[test]
+    fn the_place_of_a_site_is_its_root() {
+        assert!(Hanging::is_site("/s/a.json: /root: /srv/a"));
+        assert!(Hanging::is_site("/h.json: /sites/a/root: /srv/a"));
+        for place in ["/h.json: /include: /root", "/h.json", "/root", ""] {
+            assert!(!Hanging::is_site(place), "{place}");
+        }
     }
 
     #[test]

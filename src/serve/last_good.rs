@@ -28,7 +28,7 @@ pub(super) struct Chosen {
 pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
     let last = last(arguments);
     let former = last.as_ref().map(|last| last.document.as_slice());
-    let tried = read(arguments, former).and_then(|plan| match &last {
+    let tried = read(arguments, former, false).and_then(|plan| match &last {
         Some(_) if !arguments.strict => plan.valid_config(arguments).map(|c| (plan, Some(c))),
         _ => plan.config(arguments).map(|config| (plan, config)),
     });
@@ -47,8 +47,13 @@ pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
 }
 
 /// Reads the document as [`StartupPlan::new`] does, but without sites whose directories do not
-/// answer: they would keep all others from starting.
-fn read(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String> {
+/// answer: they would keep all others from starting. Other files that do not answer are left out at
+/// the start, and refuse a reload.
+pub(super) fn read(
+    arguments: &Serve,
+    former: Option<&[u8]>,
+    is_reload: bool,
+) -> Result<StartupPlan, String> {
     if arguments.config.is_none() {
         return StartupPlan::new(arguments, former);
     }
@@ -67,7 +72,8 @@ fn read(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String>
             Ok(Apart::Hangs { place, problem }) => {
                 let file = if place.is_empty() { origin(arguments) } else { place.clone() };
                 let line = format!("{file}: {problem}");
-                if !hanging.add(&place, problem) {
+                let may_be_left_out = !is_reload || Hanging::is_site(&place);
+                if !may_be_left_out || !hanging.add(&place, problem) {
                     return Err(line);
                 }
             }

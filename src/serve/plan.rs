@@ -14,7 +14,7 @@ use howdah_sys::plain::Plain;
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
-use super::{https, mail_to, named_sites};
+use super::{https, last_good, mail_to, named_sites};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk, Hanging};
 use crate::{directories, server_user};
@@ -341,7 +341,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         ..Serve::default()
     };
     Ok(Some(Box::new(move |running| {
-        let plan = StartupPlan::new(&arguments, Some(running))?;
+        let plan = last_good::read(&arguments, Some(running), true)?;
         plan.local.as_ref().map_or(Ok(()), |local| local.prepare(SystemTime::now()))?;
         Ok(plan.document)
     })))

@@ -253,7 +253,7 @@ fn the_last_good_version_of_a_site_is_told_to_be_in_use() {
 
 /// Scenario: a network drive does not answer when the machine boots.
 #[test]
-fn a_root_that_does_not_answer_at_the_start_keeps_no_other_site_from_starting() {
+fn a_root_that_does_not_answer_keeps_no_other_site_from_starting() {
     if !requirements::root() {
         return;
     }
@@ -272,6 +272,12 @@ fn a_root_that_does_not_answer_at_the_start_keeps_no_other_site_from_starting() 
     let root = directory(&server.site, "hung").display().to_string();
     let expected = format!("/root: {root}: its file system has not answered for 5 s");
     assert!(part["reason"].as_str().unwrap().contains(&expected), "{part}");
+    // Nor from being added.
+    add(&server.site, "new");
+    let output = reload(&server);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(4) && text.contains(&expected), "{text}");
+    process(&server, "new");
     drop(hanging);
     eventually("the site is served", || (get(&server, "hung.example").status == 200).then_some(()));
 }

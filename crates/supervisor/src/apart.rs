@@ -1,5 +1,5 @@
-//! Files that are read before the supervisor runs: by another process, which a drive that does not
-//! answer may stop.
+//! Documents that are read by another process, which a drive that does not answer may stop: before
+//! the supervisor runs, and for a reload.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use howdah_sys::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::file_helper::{Answer, Helper, Work};
+use crate::file_helper::{Answer, Helper, Work, file_progress};
 use crate::memory::{memory_file, read_memory_file};
 use crate::usage::busy_time;
 
 /// Maximum time without progress. Time for which the process runs, or waits for a processor, does
 /// not count.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval at which a process for files says that it still waits for this one.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time for the end of a process that was killed. One that a disk stops ends later.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
@@ -64,7 +67,8 @@ pub fn read_apart(read: &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<Apar
                     break Ok(Apart::Hangs { place, problem });
                 }
                 let mut polled = [PollFd::new(helper.socket(), PollFlags::IN)];
-                let left = Timespec::try_from(left).ok();
+                file_progress(&place);
+                let left = Timespec::try_from(left.min(PROGRESS_INTERVAL)).ok();
                 rustix::io::retry_on_intr(|| poll(&mut polled, left.as_ref()))?;
             }
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex};
 
 use howdah_sys::packet::{self, Received};
 use howdah_sys::{process, signals, title};
@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// The socket of this process, if it is a helper.
-static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
+static SOCKET: Mutex<Option<Arc<OwnedFd>>> = Mutex::new(None);
 
 /// The tasks of a helper: the first one, and those that come as messages. Returns the descriptor
 /// that a task opens, or why it has failed.
@@ -111,9 +111,9 @@ impl Answer {
 /// Says which file is opened or read next. In a process that is not a helper, this has no effect. A
 /// task may take any time while it says this; if it stops, the error has the last place.
 pub fn file_progress(place: &str) {
-    if let Some(socket) = SOCKET.get() {
+    if let Some(socket) = SOCKET.lock().ok().and_then(|socket| socket.clone()) {
         // If the socket is full, the supervisor has yet to read of progress.
-        let _ = packet::send(socket, &message(0, place), &[]);
+        let _ = packet::send(&socket, &message(0, place), &[]);
     }
 }
 
@@ -127,8 +127,12 @@ fn message(kind: u8, text: &str) -> Vec<u8> {
 /// Carries out tasks until the supervisor closes the socket.
 fn serve(socket: OwnedFd, work: &dyn Work) -> io::Result<()> {
     // The sockets of the server must not stay open if this process does.
-    let socket = process::keep_only(File::from(socket))?;
-    let socket = SOCKET.get_or_init(|| socket.into());
+    let socket: Arc<OwnedFd> = Arc::new(process::keep_only(File::from(socket))?.into());
+    if let Ok(mut known) = SOCKET.lock() {
+        // That of a helper that has started this one is closed: its number may be another file's.
+        std::mem::forget(known.replace(Arc::clone(&socket)));
+    }
+    let socket = &*socket;
     // From now on an address that the supervisor closes is free.
     file_progress("");
     answer(socket, work.first())?;

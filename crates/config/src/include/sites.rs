@@ -283,7 +283,7 @@ impl Reading<'_> {
                 return refuse(self, format!("{file}: {}", texts.join("; ")));
             }
         };
-        self.begins(&place, &site.root);
+        self.begins(&place.child("root"), &site.root);
         match self.files.compile(&site) {
             Ok(parts) => {
                 for (path, key) in &parts.places {
