@@ -25,7 +25,7 @@ pub(crate) fn read_of_action(node: &Node<'_>) -> Result<Vec<(String, Template)>,
     for (name, variable) in node.members()? {
         let hint = match name {
             "PHP_VALUE" => "write \"options\": {\"user\": {\"memory_limit\": \"512M\"}}",
-            "PHP_ADMIN_VALUE" => "write it in \"options\": {\"admin\": ...} of the application",
+            "PHP_ADMIN_VALUE" => "write \"options\": {\"admin\": {\"memory_limit\": \"512M\"}}",
             "SCRIPT_FILENAME" | "DOCUMENT_ROOT" => {
                 "the application's \"root\" and \"script\", or a \"rewrite\", select the script"
             }
