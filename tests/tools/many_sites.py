@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Many sites of four lines: time of the start, of `howdah check` and of adding one, and idle memory.
 
-    tests/tools/many_sites.py [--howdah PROGRAM] [--sites 500] [--shape plain|wordpress|mixed]
+    tests/tools/many_sites.py [--howdah PROGRAM] [--sites 500] [--shape plain|wordpress|mixed] [--users]
 
-Each site has a directory of its own. While one is added (its file, then `howdah reload`), clients
-request pages of other sites: none may fail, and no worker of another site may be replaced.
+Each site has a directory of its own; with --users, also a user of its own (as root; the users are in
+a mount namespace only). While one is added (its file, then `howdah reload`), clients request pages of
+other sites: none may fail, and no worker of another site may be replaced. Beside each time is the
+processor time of all processes of the server and the command, which other programs do not lengthen.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +26,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ADDRESS = ("127.0.0.1", 18981)
 SCRIPT = "<?php echo getmypid(), ' ', $_SERVER['REQUEST_URI'];"
+FIRST_ID = 20000
+# More sites than are there at the start are added.
+SPARE_USERS = 10
+IN_NAMESPACE = "MANY_SITES_IN_NAMESPACE"
 
 
 def make_directory(directory, is_wordpress):
@@ -41,11 +48,26 @@ def make_directory(directory, is_wordpress):
             "RewriteRule . /index.php [L]\n")
 
 
-def add_site(top, number, shape):
+def enter_namespace(count):
+    """Starts this program again, in a mount namespace with a user for each site."""
+    with tempfile.TemporaryDirectory() as temporary:
+        top = pathlib.Path(temporary)
+        for file, rest in (("passwd", ":/nonexistent:/bin/false"), ("group", "")):
+            lines = [f"site{number:04}:x:{FIRST_ID + number}:" + (f"{FIRST_ID + number}:{rest}" if rest else "")
+                     for number in range(count + SPARE_USERS)]
+            (top / file).write_text(pathlib.Path("/etc", file).read_text() + "\n".join(lines) + "\n")
+        mount = " && ".join(f'mount --bind "$0/{file}" /etc/{file}' for file in ("passwd", "group"))
+        command = ["unshare", "--mount", "sh", "-c", mount + ' && exec "$@"', top, sys.executable, *sys.argv]
+        return subprocess.run(command, env={**os.environ, IN_NAMESPACE: "1"}).returncode
+
+
+def add_site(top, number, options):
     name = f"site{number:04}"
     directory = top / "www" / name
-    make_directory(directory, shape == "wordpress" or (shape == "mixed" and number % 100 == 0))
-    text = f'{{\n  "hosts": ["{name}.example", "www.{name}.example"],\n  "root": "{directory}"\n}}\n'
+    is_wordpress = options.shape == "wordpress" or (options.shape == "mixed" and number % 100 == 0)
+    make_directory(directory, is_wordpress)
+    user = f',\n  "user": "{name}"' if options.users else ""
+    text = f'{{\n  "hosts": ["{name}.example", "www.{name}.example"],\n  "root": "{directory}"{user}\n}}\n'
     file = top / "sites" / f"{name}.json"
     file.with_suffix(".new").write_text(text)
     file.with_suffix(".new").rename(file)
@@ -72,9 +94,9 @@ def wait_for(host, process):
             time.sleep(0.002)
 
 
-def memory(server):
-    """Proportional set size of the server and all processes below it, in MB."""
-    parents, found = {}, {}
+def processes(server):
+    """The process ids of the server and of all processes below it."""
+    parents = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
@@ -84,8 +106,14 @@ def memory(server):
         above = pid
         while above not in (0, server):
             above = parents.get(above, 0)
-        if above != server:
-            continue
+        if above == server:
+            yield pid
+
+
+def memory(server):
+    """Proportional set size of the server and all processes below it, in MB."""
+    found = {}
+    for pid in processes(server):
         try:
             title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
             pss = re.search(r"^Pss: *(\d+)", pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
@@ -93,6 +121,20 @@ def memory(server):
         except (OSError, TypeError):
             continue
     return found
+
+
+def processor_time(server=None):
+    """Seconds of the processor of commands that have ended, and of the server with its processes."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = usage.ru_utime + usage.ru_stime
+    for pid in processes(server) if server else ():
+        try:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        # Its own time, and that of its processes that have ended.
+        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 class Load:
@@ -127,42 +169,49 @@ def main():
     parser.add_argument("--howdah", default=ROOT / "target" / "release" / "howdah")
     parser.add_argument("--sites", type=int, default=500)
     parser.add_argument("--shape", choices=["plain", "wordpress", "mixed"], default="mixed")
+    parser.add_argument("--users", action="store_true", help="each site has a user of its own")
+    parser.add_argument("--calm", action="store_true", help="request nothing while sites are added")
     parser.add_argument("--keep", action="store_true", help="wait for a line on standard input before the end")
     options = parser.parse_args()
+    if options.users and IN_NAMESPACE not in os.environ:
+        sys.exit(enter_namespace(options.sites))
     with tempfile.TemporaryDirectory() as temporary:
         top = pathlib.Path(temporary)
         top.chmod(0o755)
         (top / "sites").mkdir()
-        hosts = [add_site(top, number, options.shape) for number in range(options.sites)]
+        hosts = [add_site(top, number, options) for number in range(options.sites)]
         config = top / "howdah.json"
         address = f"{ADDRESS[0]}:{ADDRESS[1]}"
         config.write_text(json.dumps({"sites": "sites/*.json", "defaults": {"listen": address, "https": False}}))
         for _ in range(2):
-            start = time.monotonic()
+            start, used = time.monotonic(), processor_time()
             checked = subprocess.run([options.howdah, "check", config], capture_output=True, text=True)
-            print(f"howdah check: {time.monotonic() - start:.2f} s")
+            print(f"howdah check: {time.monotonic() - start:.2f} s, processor {processor_time() - used:.2f} s")
             if checked.returncode != 0:
                 sys.exit(checked.stderr)
         control = f"unix:{top}/control.sock"
         log = top / "log"
-        start = time.monotonic()
+        start, commands = time.monotonic(), processor_time()
         server = subprocess.Popen([options.howdah, "serve", "--config", config, "--control", control,
                                    "--state", top / "state", "--log", log], stdout=subprocess.DEVNULL)
         try:
             status, _ = wait_for("none.example", server)
-            print(f"start until a request is answered: {time.monotonic() - start:.2f} s (status {status})")
+            seconds, used = time.monotonic() - start, processor_time(server.pid)
+            print(f"start until a request is answered: {seconds:.2f} s, processor {used - commands:.2f} s "
+                  f"(status {status})")
             time.sleep(2)
             found = memory(server.pid)
             print(f"idle memory: {sum(found.values()):.1f} MB:", found)
-            used = [hosts[0], hosts[len(hosts) // 2], hosts[-1]]
-            before = {host: get(host)[1].split()[0] for host in used}
-            load = Load(used)
+            print(f"processor time of the start, with what follows it: {processor_time(server.pid) - commands:.2f} s")
+            visited = [hosts[0], hosts[len(hosts) // 2], hosts[-1]]
+            before = {host: get(host)[1].split()[0] for host in visited}
+            load = Load([] if options.calm else visited)
             time.sleep(0.5)
-            calm = sorted(load.times)
+            calm = max(load.times, default=0)
             for number in range(options.sites, options.sites + 3):
                 load.times.clear()
-                host = add_site(top, number, options.shape)
-                start = time.monotonic()
+                host = add_site(top, number, options)
+                start, used = time.monotonic(), processor_time(server.pid)
                 said = subprocess.run([options.howdah, "reload", "--control", control],
                                       capture_output=True, text=True)
                 seconds = time.monotonic() - start
@@ -170,11 +219,12 @@ def main():
                     sys.exit(said.stderr)
                 status, _ = get(host)
                 answered = time.monotonic() - start
-                print(f"one site added: reload {seconds:.2f} s, answered after {answered:.2f} s ({status}); "
-                      f"slowest other request {max(load.times, default=0) * 1000:.0f} ms "
-                      f"(calm: {calm[-1] * 1000:.0f} ms)")
+                used = processor_time(server.pid) - used
+                print(f"one site added: reload {seconds:.2f} s, answered after {answered:.2f} s ({status}), "
+                      f"processor {used:.2f} s; slowest of {len(load.times)} other requests "
+                      f"{max(load.times, default=0) * 1000:.0f} ms (calm: {calm * 1000:.0f} ms)")
             load.stop()
-            after = {host: get(host)[1].split()[0] for host in used}
+            after = {host: get(host)[1].split()[0] for host in visited}
             print(f"failed requests: {len(load.failed)} {load.failed[:3]}; "
                   f"workers kept: {before == after}")
             if options.keep:
