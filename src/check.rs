@@ -32,6 +32,7 @@ use howdah_router::geo_databases;
 use howdah_router::process::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
+use howdah_sys::memory::release_free_memory;
 use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::plain::Plain;
 use howdah_wire::messages::Problem;
@@ -418,6 +419,8 @@ impl Findings {
             ..Options::default()
         };
         let mut starts = check::Starts::default();
+        // A process is forked for each, and copies the tables of all memory.
+        release_free_memory();
         for application in &config.applications {
             let spec = spec(application, Geometry::for_pool(1, 1));
             let found = check::application(&options, &spec, &mut starts);
@@ -504,8 +507,8 @@ fn not_served(served: &RouterPath) -> Option<String> {
             }
         })
     };
-    let user = Credentials::current().name;
     if let Err(error) = found {
+        let user = Credentials::current().name;
         let wanted = if *is_directory { Wanted::Enter } else { Wanted::Read };
         if error.kind() == io::ErrorKind::PermissionDenied {
             let obstacle = Obstacle::explain(file, &Credentials::current(), wanted);

@@ -29,8 +29,10 @@ pub const UPLOADS: &str = "upload_tmp_dir";
 pub struct KnownStart {
     /// Names and values of settings.
     pub values: Vec<(String, String)>,
-    /// The files that PHP was started from; empty if they are unknown.
+    /// The files that PHP was started from and that another application may not be able to read.
     pub files: Vec<String>,
+    /// False if the files are unknown: PHP must be started.
+    pub is_known: bool,
 }
 
 impl KnownStart {
@@ -52,7 +54,7 @@ impl KnownStart {
             accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS).is_ok()
                 && (!is_in_sandbox || open(file, flags, Mode::empty()).is_ok())
         };
-        let is_known = !self.files.is_empty()
+        let is_known = self.is_known
             && spec.worker.is_none()
             && self.value(PRELOAD).is_none()
             && self.files.iter().all(can_be_read);

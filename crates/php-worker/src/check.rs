@@ -43,7 +43,8 @@ fn known_start(php: &Php) -> KnownStart {
     } else {
         LoadedFiles::of(&ini).paths().map(|path| text(path.as_os_str())).collect()
     };
-    KnownStart { values, files }
+    let is_known = !files.is_empty();
+    KnownStart { values, files, is_known }
 }
 
 /// Reports warnings and notes to the supervisor. Error: the reason why the application cannot run.
@@ -59,7 +60,7 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     for problem in notices {
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
     }
-    let KnownStart { values, files } = known_start(&php);
+    let KnownStart { values, files, .. } = known_start(&php);
     let preload = values.iter().find(|(name, _)| name == PRELOAD).map(|(_, script)| script.clone());
     let _ = supervisor.report(&FromPrototype::Settings { values, files });
     if let Some(script) = preload {

@@ -52,10 +52,56 @@ pub struct Findings {
     pub settings: Vec<(String, String)>,
 }
 
-/// Results of starts of PHP, by the settings of the applications that have started it. PHP is
-/// loaded once for all applications with the same ones.
+/// Results of starts of PHP. It is loaded once for all applications with the same settings, and its
+/// files are opened once for those that have the same user, too.
 #[derive(Default)]
-pub struct Starts(HashMap<Vec<u8>, KnownStart>);
+pub struct Starts {
+    by_settings: HashMap<Vec<u8>, KnownStart>,
+    by_user: HashMap<(Vec<u8>, User), KnownStart>,
+}
+
+/// User and group of an application.
+type User = (Option<String>, Option<String>);
+
+impl Starts {
+    /// Returns what is known about the start of an application with these settings.
+    fn find(&self, settings: &[u8], spec: &ApplicationSpec) -> KnownStart {
+        let of_user = self.by_user.get(&(settings.to_owned(), user_of(spec)));
+        of_user.or_else(|| self.by_settings.get(settings)).cloned().unwrap_or_default()
+    }
+
+    /// Adds the start of an application that can run.
+    fn add(&mut self, settings: Vec<u8>, spec: &ApplicationSpec, start: KnownStart) {
+        if !start.is_known {
+            return;
+        }
+        self.by_user.entry((settings.clone(), user_of(spec))).or_insert_with(|| {
+            // This site could open the others, and so can every other one: what differs in their
+            // sandboxes are the directories of the sites.
+            let own: Vec<_> = site_paths(spec).collect();
+            let is_own = |file: &&String| own.iter().any(|path| Path::new(file).starts_with(path));
+            let files = start.files.iter().filter(is_own).cloned().collect();
+            KnownStart { files, values: start.values.clone(), is_known: true }
+        });
+        self.by_settings.entry(settings).or_insert(start);
+    }
+}
+
+fn user_of(spec: &ApplicationSpec) -> User {
+    (spec.user.clone(), spec.group.clone())
+}
+
+/// Returns true for a path in which the site of an application is.
+fn contains_site(path: &str, spec: &ApplicationSpec) -> bool {
+    spec.roots.iter().any(|(_, root)| Path::new(root).starts_with(path))
+}
+
+/// Returns the paths in the sandbox of an application in which its site is.
+fn site_paths(spec: &ApplicationSpec) -> impl Iterator<Item = &String> {
+    let sandbox = spec.isolation.sandbox.iter();
+    let paths = sandbox.flat_map(|files| [&files.read, &files.write, &files.execute]).flatten();
+    paths.filter(|path| contains_site(path, spec))
+}
 
 /// Returns the settings on which the start of PHP depends, apart from its files; `None` if it may
 /// depend on more.
@@ -66,10 +112,8 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
     }
     if let Some(sandbox) = &mut isolation.sandbox {
         // Each site has its own directory there. What PHP is started from is opened in the sandbox.
-        let contains_site =
-            |path: &str| spec.roots.iter().any(|(_, root)| Path::new(root).starts_with(path));
         for paths in [&mut sandbox.read, &mut sandbox.write, &mut sandbox.execute] {
-            paths.retain(|path| !contains_site(path));
+            paths.retain(|path| !contains_site(path, spec));
         }
     }
     let spec = ApplicationSpec {
@@ -93,13 +137,12 @@ const MAX_ERRORS: usize = 10;
 /// The caller must have no other children.
 pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Starts) -> Findings {
     let key = start_key(spec);
-    let mut start = key.as_ref().and_then(|key| starts.0.get(key)).cloned().unwrap_or_default();
-    let is_known = !start.files.is_empty();
+    let mut start = key.as_ref().map(|key| starts.find(key, spec)).unwrap_or_default();
     let findings = all_findings(options, spec, &mut start);
     // A problem of one application is reported for each.
     let is_clean = findings.errors.is_empty() && findings.warnings.is_empty();
-    if let Some(key) = key.filter(|_| is_clean && !is_known && !start.files.is_empty()) {
-        starts.0.insert(key, start);
+    if let Some(key) = key.filter(|_| is_clean) {
+        starts.add(key, spec, start);
     }
     findings
 }
@@ -176,9 +219,8 @@ fn try_application(
     let (messages, output) = pipe::new().map_err(failed)?;
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (reader, reports) = pipe::new().map_err(failed)?;
-    let known = std::mem::take(start);
     let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
-    let dry_run = Some(known);
+    let dry_run = Some(&*start);
     let launch = Launch { spec, identity: &identity, executable, socket, reports, output, dry_run };
     let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
@@ -230,10 +272,12 @@ fn read_reports(
             Ok(FromPrototype::Noticed { problem, is_note: true }) => findings.notes.push(problem),
             Ok(FromPrototype::Noticed { problem, .. }) => findings.warnings.push(problem),
             Ok(FromPrototype::Settings { values, files }) => {
-                findings.settings.clone_from(&values);
-                *start = KnownStart { values, files };
+                *start = KnownStart { values, is_known: !files.is_empty(), files };
             }
-            Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
+            Ok(FromPrototype::Ready { .. }) => {
+                findings.settings.clone_from(&start.values);
+                ended = Some(Ok(()));
+            }
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),
             _ => return Err(Problem::of("its prototype sent a malformed report")),
         }
@@ -298,3 +342,6 @@ pub fn pid(path: &Path) -> io::Result<()> {
     place.access(Access::WRITE_OK | Access::EXEC_OK)?;
     pid_file::check(&place).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) output: OwnedFd,
     /// Only checks that the application could run; creates and changes nothing. PHP is not started
     /// if it would be as in the known start.
-    pub(crate) dry_run: Option<KnownStart>,
+    pub(crate) dry_run: Option<&'a KnownStart>,
 }
 
 impl Launch<'_> {
@@ -136,7 +136,7 @@ impl Launch<'_> {
             }
             match known.check(self.spec) {
                 Err(problem) => return FromPrototype::Failed { problem },
-                Ok(Some(notices)) => return self.report_known(known, notices),
+                Ok(Some(notices)) => return self.report_known(notices),
                 Ok(None) => {}
             }
         }
@@ -145,12 +145,11 @@ impl Launch<'_> {
         FromPrototype::Failed { problem }
     }
 
-    /// Sends what `howdah-php` would report, but for the last report, which is returned.
-    fn report_known(&self, known: &KnownStart, notices: Vec<Problem>) -> FromPrototype {
-        let noticed = |problem| FromPrototype::Noticed { problem, is_note: false };
-        let KnownStart { values, files } = known.clone();
-        let settings = FromPrototype::Settings { values, files };
-        for report in notices.into_iter().map(noticed).chain([settings]) {
+    /// Sends what `howdah-php` would report, but for the settings, which are known, and the last
+    /// report, which is returned.
+    fn report_known(&self, notices: Vec<Problem>) -> FromPrototype {
+        for problem in notices {
+            let report = FromPrototype::Noticed { problem, is_note: false };
             let _ = pipe::send(&self.reports, &report.encode());
         }
         FromPrototype::Ready { version: String::new() }
