@@ -230,6 +230,8 @@ fn serve(
             let _ = writeln!(std::io::stdout(), "{text}");
         }));
     }
+    // Its process lives as long as the server; the typed document is several times its text.
+    drop(config);
     match supervisor::run(options).map_err(temporary)? {
         Ending::Stopped => Ok(()),
         Ending::Refused { reason, is_taken: true } => Err(reason.into()),

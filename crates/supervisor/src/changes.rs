@@ -59,7 +59,8 @@ const MAX_FORMER: usize = 1024;
 
 impl Changes {
     /// Starts with a configuration.
-    pub(crate) fn new(document: Vec<u8>, grants: Grants) -> Changes {
+    pub(crate) fn new(mut document: Vec<u8>, grants: Grants) -> Changes {
+        document.shrink_to_fit(); // its text has grown step by step
         let current = Current { generation: 0, document: Arc::new(document), grants };
         Changes { current, ..Changes::default() }
     }

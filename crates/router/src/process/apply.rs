@@ -11,9 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use howdah_config::Config;
 use howdah_routing::snapshot::Listener;
 use howdah_sys::log::Level;
+use howdah_sys::memory::release_free_memory;
 use howdah_sys::packets::from_memory;
 use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
+use serde_json::Value;
 
 use super::control_thread::{ControlThread, text};
 use super::pools::Wanted;
@@ -80,6 +82,7 @@ impl ControlThread {
                 outcome = ChangeOutcome::NotRestarted(problem);
             }
         }
+        release_free_memory();
         self.link.send(&ToSupervisor::Applied { generation, outcome })
     }
 
@@ -89,6 +92,8 @@ impl ControlThread {
         mut config: Config,
         trigger: Trigger,
     ) -> Result<(), ApplyError> {
+        // Requests need the typed form only, and the tree of values is larger.
+        (config.document, config.included) = (Value::Null, Vec::new());
         let generation = match trigger {
             Trigger::Start(_) | Trigger::CertificateFiles => None,
             Trigger::Change { generation, .. } => Some(generation),

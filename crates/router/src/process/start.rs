@@ -56,6 +56,7 @@ pub(super) async fn serve(socket: OwnedFd) -> io::Result<()> {
         Ok(config) => config,
         Err(error) => return refuse(&link, format!("{}: {error}", hello.origin)).await,
     };
+    hello.document = Vec::new();
     let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
     let (has_control, has_served) = (hello.has_control, hello.has_served);
     let (holds_renewals, is_strict) = (hello.holds_renewals, hello.strict);
@@ -82,6 +83,7 @@ pub(super) async fn serve(socket: OwnedFd) -> io::Result<()> {
     control.sandbox.log_missing(&control.shared.log);
     let event_loop = EventLoop::new(control, php, on_demand, holds_renewals);
     memory::release_start_memory();
+    memory::release_free_memory();
     event_loop.run().await
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use howdah_sys::clock;
 use howdah_sys::log::Level;
-use howdah_sys::memory::release_start_memory;
+use howdah_sys::memory::{release_free_memory, release_start_memory};
 use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, Restart, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
@@ -143,6 +143,8 @@ impl Tree {
     /// Passes the outcome of a change to the control process.
     pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
         if self.changes.end(generation) {
+            // The grants were derived from a document of many values.
+            release_free_memory();
             self.send_to_control(&ToControl::Applied { outcome }, &[])
         } else {
             self.refuse("a configuration that is not being applied");
@@ -176,6 +178,7 @@ impl Tree {
             self.users.look_now();
             self.unwritable.router_begins();
             release_start_memory();
+            release_free_memory();
         }
     }
 
