@@ -121,8 +121,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// The routes: one without a name, or any number with names.
     pub routes: Vec<Route>,
-    /// The PHP applications.
-    pub applications: Vec<Application>,
+    /// The PHP applications, which the parts of the router share.
+    pub applications: Vec<Arc<Application>>,
     /// The applications of type `fastcgi`.
     pub fastcgi: Vec<FastCgi>,
     /// Groups of servers.
@@ -222,6 +222,7 @@ impl Config {
         let obedient = config.applications_of_htaccess_shares();
         let settings = config.settings_of_routes();
         for application in &mut config.applications {
+            let application = Arc::make_mut(application);
             application.obeys_htaccess |= obedient.contains(&application.name);
             // A worker takes any setting from `.htaccess` files.
             if !application.obeys_htaccess {
@@ -284,18 +285,18 @@ impl Config {
 
     /// Returns the application of this name.
     pub fn application(&self, name: &str) -> Option<&Application> {
-        self.applications.iter().find(|application| application.name == name)
+        self.applications.iter().find(|application| application.name == name).map(Arc::as_ref)
     }
 }
 
 /// Reads `applications`: the local ones, and those of type `fastcgi`.
-fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>), Error> {
+fn read_applications(node: &Node<'_>) -> Result<(Vec<Arc<Application>>, Vec<FastCgi>), Error> {
     let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
     for (name, application) in node.members()? {
         if FastCgi::is(&application) {
             fastcgi.extend(node.part(FastCgi::read(name, &application))?)
         } else {
-            applications.extend(node.part(Application::read(name, &application))?)
+            applications.extend(node.part(Application::read(name, &application))?.map(Arc::new))
         }
     }
     Ok((applications, fastcgi))

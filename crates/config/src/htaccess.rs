@@ -248,7 +248,10 @@ mod tests {
 
     #[test]
     fn true_has_the_defaults_of_apache_and_false_is_off() {
-        let of = |value| application(value).unwrap().applications.remove(0);
+        let of = |value| {
+            let mut config = application(value).unwrap();
+            std::sync::Arc::unwrap_or_clone(config.applications.remove(0))
+        };
         assert_eq!(of(json!(true)).htaccess, Some(Htaccess::default()));
         assert_eq!(of(json!({})).htaccess, Some(Htaccess::default()));
         assert_eq!((of(json!(false)).htaccess, of(json!(false)).obeys_htaccess), (None, false));

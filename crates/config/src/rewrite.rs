@@ -86,7 +86,7 @@ mod tests {
     fn action(action: serde_json::Value, defaults: Defaults) -> Action {
         let document = json!({"routes": [{"action": action}]});
         let mut config = Config::from_value_with(document, &defaults).expect("a document");
-        config.routes.remove(0).steps.remove(0).action
+        std::sync::Arc::unwrap_or_clone(config.routes.remove(0).steps.remove(0).action)
     }
 
     fn rewrite(text: &str) -> Rewrite {

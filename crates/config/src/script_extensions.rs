@@ -108,7 +108,7 @@ mod tests {
     fn extensions(value: Value) -> Result<ScriptExtensions, Error> {
         let application = json!({"type": "php", "root": "/srv/site", "limit_extensions": value});
         let document = json!({"applications": {"site": application}});
-        Ok(Config::from_value(document)?.applications.remove(0).limit_extensions)
+        Ok(Config::from_value(document)?.applications[0].limit_extensions.clone())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The document as a whole: accepted documents and their typed form, and refusals.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -54,11 +55,12 @@ fn action(action: Value) -> Value {
 
 fn read_action(value: Value) -> Action {
     let mut config = read(action(value));
-    config.routes.remove(0).steps.remove(0).action
+    Arc::unwrap_or_clone(config.routes.remove(0).steps.remove(0).action)
 }
 
 fn read_application(value: Value) -> Application {
-    read(json!({"applications": {"site": value}})).applications.remove(0)
+    let mut config = read(json!({"applications": {"site": value}}));
+    Arc::unwrap_or_clone(config.applications.remove(0))
 }
 
 fn refused_application(value: Value) -> String {

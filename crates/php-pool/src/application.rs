@@ -15,7 +15,7 @@ pub struct Application {
     /// Name of the application.
     pub name: Arc<str>,
     /// Settings of the application.
-    pub config: config::Application,
+    pub config: Arc<config::Application>,
     /// Queue of requests that wait for a worker.
     pub queue: Arc<Queue>,
     /// Scripts of the application.

@@ -54,7 +54,7 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
 /// Adds an index to the route, or removes it.
 fn set_index(snapshot: &mut Snapshot, wanted: bool) {
     let route = snapshot.main_route.as_mut().expect("the route");
-    let conditions = route.steps.iter().map(|step| &step.conditions);
+    let conditions = route.steps.iter().map(|step| &*step.conditions);
     route.index = wanted.then(|| Index::new(conditions));
 }
 

@@ -109,9 +109,9 @@ pub struct Route {
 #[derive(Debug)]
 pub struct RouteStep {
     /// Conditions.
-    pub conditions: config::Match,
+    pub conditions: Arc<config::Match>,
     /// Action if they hold.
-    pub action: Action,
+    pub action: Arc<Action>,
     /// The action uses captures of the conditions.
     pub captures: bool,
 }

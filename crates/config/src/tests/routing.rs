@@ -4,7 +4,7 @@ use super::*;
 
 fn conditions(value: Value) -> Match {
     let mut config = read(json!({"routes": [{"match": value, "action": {"return": 200}}]}));
-    config.routes.remove(0).steps.remove(0).conditions
+    Arc::unwrap_or_clone(config.routes.remove(0).steps.remove(0).conditions)
 }
 
 fn refused_conditions(value: Value) -> String {
@@ -278,7 +278,7 @@ fn actions_say_who_may_come() {
         "return": 200, "allow": "10.0.0.0/8", "deny": ["10.0.0.1"],
         "basic_auth": {"users_file": "/etc/users"},
     }}]}));
-    let access = config.routes.remove(0).steps.remove(0).action.access;
+    let access = config.routes.remove(0).steps.remove(0).action.access.clone();
     assert!(access.allow.expect("allow").matches("10.1.1.1:1".parse().ok()));
     assert!(access.deny.expect("deny").matches("10.0.0.1:1".parse().ok()));
     let users_file = "/etc/users".into();
@@ -299,7 +299,7 @@ fn actions_say_who_may_come() {
 #[test]
 fn error_pages_are_files_or_actions_by_status() {
     let mut config = read(action(json!({"return": 404, "error_pages": {"404": "/e/404.html"}})));
-    let pages = config.routes.remove(0).steps.remove(0).action.error_pages;
+    let pages = config.routes.remove(0).steps.remove(0).action.error_pages.clone();
     let [ErrorPage { status: 404, source: PageSource::File(file) }] = pages.as_slice() else {
         panic!("{pages:?}")
     };
@@ -361,7 +361,7 @@ fn a_text_is_for_statuses_with_a_body() {
 fn cors_names_its_origins() {
     let cors = |value: Value| action(json!({"return": 200, "cors": value}));
     let mut config = read(cors(json!({"origins": "https://A.example:8443", "credentials": true})));
-    let read = config.routes.remove(0).steps.remove(0).action.options.cors.expect("cors");
+    let read = config.routes.remove(0).steps.remove(0).action.options.cors.clone().expect("cors");
     assert_eq!(read.origins, Some(vec!["https://a.example:8443".to_owned()]));
     assert_eq!(read.methods, ["GET", "HEAD", "POST"]);
     for (value, message) in [

@@ -200,8 +200,10 @@ impl Pools {
     pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
         let mut all = self.preparing.iter().chain(&self.applications);
         let serves = |app: &&PooledApplication| {
-            app.config.has_same_processes(config)
-                || app.kept.as_ref().is_some_and(|kept| kept.in_use == *config)
+            // First, as the rest costs as much for each of many applications.
+            app.config.name == config.name
+                && (app.config.has_same_processes(config)
+                    || app.kept.as_ref().is_some_and(|kept| *kept.in_use == *config))
         };
         all.find(serves).map(|app| Arc::clone(&app.queue))
     }

@@ -57,6 +57,7 @@ impl Snapshot {
             zones: &zones,
             direct_upstreams: &mut direct_upstreams,
             stores: &stores,
+            shared: HashMap::new(),
         };
         let listeners = config
             .listeners
@@ -68,11 +69,11 @@ impl Snapshot {
             .iter()
             .map(|route| {
                 let steps = route.steps.iter().map(|step| RouteStep {
-                    conditions: step.conditions.clone(),
-                    action: actions.action(&step.action),
+                    conditions: Arc::clone(&step.conditions),
+                    action: actions.shared(&step.action),
                     captures: step.captures,
                 });
-                let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
+                let index = Index::if_worthwhile(route.steps.iter().map(|step| &*step.conditions));
                 let name = route.name.as_deref().map(Arc::from);
                 let compiled = Route { name, steps: steps.collect(), index };
                 (route.name.clone().unwrap_or_default(), compiled)
@@ -84,7 +85,7 @@ impl Snapshot {
             .map(|application| {
                 let compiled = Application {
                     name: application.name.as_str().into(),
-                    config: application.clone(),
+                    config: Arc::clone(application),
                     queue: queue(application),
                     targets: Targets::new(&application.targets, &application.limit_extensions),
                 };
@@ -216,6 +217,8 @@ struct ActionCompiler<'a, 'u> {
     zones: &'a Zones,
     direct_upstreams: &'a mut DirectUpstreams<'u>,
     stores: &'a HashMap<String, Arc<Store>>,
+    /// Actions that several routes have, by their addresses in the document.
+    shared: HashMap<*const config::Action, Arc<Action>>,
 }
 
 impl ActionCompiler<'_, '_> {
@@ -224,6 +227,19 @@ impl ActionCompiler<'_, '_> {
         let settings = action.options.cache.as_ref()?.settings()?;
         let store = self.stores.get(&settings.name)?;
         Some(ActionCache { settings: Arc::clone(settings), store: Arc::clone(store) })
+    }
+
+    /// Compiles the action of a step, once for all steps that share it.
+    fn shared(&mut self, action: &Arc<config::Action>) -> Arc<Action> {
+        if Arc::strong_count(action) == 1 {
+            return Arc::new(self.action(action));
+        }
+        if let Some(known) = self.shared.get(&Arc::as_ptr(action)) {
+            return Arc::clone(known);
+        }
+        let compiled = Arc::new(self.action(action));
+        self.shared.insert(Arc::as_ptr(action), Arc::clone(&compiled));
+        compiled
     }
 
     fn action(&mut self, action: &config::Action) -> Action {

@@ -267,6 +267,7 @@ impl<'m> Demands<'m> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Instant;
 
     use bytes::Bytes;
@@ -276,7 +277,7 @@ mod tests {
     use crate::route::matching::{Scratch, holds};
     use howdah_http::fixture::request;
 
-    fn conditions(list: &[String]) -> Vec<Match> {
+    fn conditions(list: &[String]) -> Vec<Arc<Match>> {
         let step = |json: &String| format!(r#"{{"match": {json}, "action": {{"return": 200}}}}"#);
         let steps: Vec<_> = list.iter().map(step).collect();
         let document = format!(r#"{{"routes": [{}]}}"#, steps.join(","));
@@ -286,7 +287,7 @@ mod tests {
 
     fn candidates(list: &[String], target: &str, host: &'static str) -> Vec<u32> {
         let conditions = conditions(list);
-        let index = Index::new(conditions.iter());
+        let index = Index::new(conditions.iter().map(|one| &**one));
         let mut request = request(target, &[]);
         request.host = Bytes::from_static(host.as_bytes());
         let mut steps = vec![7; 3];
@@ -315,7 +316,9 @@ mod tests {
     fn a_route_with_few_steps_to_look_up_has_no_index() {
         let mut list = vec![r#"{"uri": "/"}"#.to_owned(); MIN_INDEXED_STEPS - 1];
         list.extend(vec![r#"{"method": "GET"}"#.to_owned(); 50]);
-        let has_index = |list: &[String]| Index::if_worthwhile(conditions(list).iter()).is_some();
+        let has_index = |list: &[String]| {
+            Index::if_worthwhile(conditions(list).iter().map(|one| &**one)).is_some()
+        };
         assert!(!has_index(&list));
         list.push(r#"{"host": "a"}"#.to_owned());
         assert!(has_index(&list));
@@ -353,7 +356,7 @@ mod tests {
             host in "[ab]{0,3}",
         ) {
             let conditions = conditions(&list);
-            let index = Index::new(conditions.iter());
+            let index = Index::new(conditions.iter().map(|one| &**one));
             let mut request = request("/", &[]);
             request.path = path.into_bytes().into();
             request.host = host.into_bytes().into();

@@ -18,6 +18,7 @@ impl Pools {
     /// leaves.
     pub(in crate::process) fn adopt(&mut self) -> io::Result<()> {
         let prepared = self.preparing.extract_if(.., |app| !app.is_restart).collect();
+        self.preparing.shrink_to_fit(); // at a start, it had all applications
         self.adopt_these(prepared)
     }
 
@@ -43,7 +44,7 @@ impl Pools {
                     // The configuration may have changed since this instance began to start.
                     app.generation = old.generation;
                     if let Some(instance) = old.instance {
-                        self.retire(old.config.name, old.queue, instance, REMOVAL_GRACE)?;
+                        self.retire(old.config.name.clone(), old.queue, instance, REMOVAL_GRACE)?;
                     }
                 }
                 old => {
@@ -63,7 +64,10 @@ impl Pools {
     /// Keeps the applications of this snapshot. The others leave after their last request.
     pub(in crate::process) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) -> io::Result<()> {
         for mut app in std::mem::take(&mut self.applications) {
-            if snapshot.applications.contains_key(app.config.name.as_str()) {
+            if let Some(current) = snapshot.applications.get(app.config.name.as_str()) {
+                if app.config == current.config {
+                    app.config = Arc::clone(&current.config); // the same, once in memory
+                }
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
                 app.snapshots.push(Arc::downgrade(snapshot));
                 app.generation = self.generation;

@@ -25,7 +25,7 @@ use crate::process::threads::Threads;
 /// An application that runs or is being prepared.
 #[derive(Debug)]
 pub(super) struct PooledApplication {
-    pub(super) config: config::Application,
+    pub(super) config: Arc<config::Application>,
     pub(super) sizing: Sizing,
     pub(super) queue: Arc<Queue>,
     /// The current prototype and its workers.
@@ -106,7 +106,7 @@ impl PooledApplication {
     /// Creates an application without an instance. It must be able to serve before it is adopted if
     /// `is_required`, or if it is configured to have workers before its first request.
     pub(super) fn new(
-        config: config::Application,
+        config: Arc<config::Application>,
         queue: Arc<Queue>,
         sizing: Sizing,
         generation: u32,

@@ -5,6 +5,7 @@
 //! ones, as those are open.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::howdah_config as config;
@@ -16,9 +17,9 @@ use super::application::PooledApplication;
 #[derive(Debug)]
 pub(super) struct Kept {
     /// The configuration with which it cannot run.
-    refused: config::Application,
+    refused: Arc<config::Application>,
     /// The configuration that requests have.
-    pub(super) in_use: config::Application,
+    pub(super) in_use: Arc<config::Application>,
     /// Reason why it continues unchanged, and the remedy.
     pub(super) reason: String,
 }
@@ -32,7 +33,7 @@ impl Pools {
     /// Returns true if this configuration of a running application is known to be unusable.
     pub(in crate::process) fn is_kept(&self, config: &config::Application) -> bool {
         let mut kept = self.applications.iter().filter_map(|app| app.kept.as_ref());
-        kept.any(|kept| kept.refused == *config)
+        kept.any(|kept| *kept.refused == *config)
     }
 
     /// Drops the prepared applications that have failed where former ones can continue, and puts
@@ -51,14 +52,14 @@ impl Pools {
                 "it continues unchanged, as it cannot run with its changed configuration: \
                  {problem}; once that is mended, run howdah reload"
             );
-            let (refused, in_use) = (app.config.clone(), former.with_logs_of(&app.config));
+            let (refused, in_use) = (Arc::clone(&app.config), former.with_logs_of(&app.config));
             former.kept = Some(Box::new(Kept { refused, in_use, reason }));
             true
         };
         let dropped: Vec<_> = preparing.extract_if(.., has_former).collect();
         for app in dropped {
             if let Some(instance) = app.instance {
-                self.retire(app.config.name, app.queue, instance, Duration::ZERO)?;
+                self.retire(app.config.name.clone(), app.queue, instance, Duration::ZERO)?;
             }
         }
         let Pools { preparing, applications, .. } = self;
@@ -71,7 +72,7 @@ impl Pools {
             }
             let mut all = config.applications.iter_mut();
             match all.find(|own| own.name == app.config.name) {
-                Some(own) if *own == kept.refused => *own = kept.in_use.clone(),
+                Some(own) if *own == kept.refused => *own = Arc::clone(&kept.in_use),
                 Some(own) if own.has_same_processes(&app.config) => app.kept = None,
                 _ => {}
             }
@@ -100,10 +101,10 @@ impl PooledApplication {
     }
 
     /// Returns its configuration with the logs of another one.
-    fn with_logs_of(&self, other: &config::Application) -> config::Application {
-        let mut own = self.config.clone();
+    fn with_logs_of(&self, other: &config::Application) -> Arc<config::Application> {
+        let mut own = config::Application::clone(&self.config);
         own.access_log.clone_from(&other.access_log);
         own.limits.slow_log.clone_from(&other.limits.slow_log);
-        own
+        Arc::new(own)
     }
 }

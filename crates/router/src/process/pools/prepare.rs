@@ -21,7 +21,7 @@ impl Pools {
     /// if it is configured to have workers before its first request.
     pub(in crate::process) fn prepare(
         &mut self,
-        config: &config::Application,
+        config: &Arc<config::Application>,
         is_required: bool,
     ) -> io::Result<()> {
         let queue = {
@@ -32,7 +32,7 @@ impl Pools {
         let machine_state = self.machine_state(0, 0, config.isolation.group());
         let sizing = Sizing::new(config.processes, machine_state);
         let is_required = is_required || self.required.contains(&config.name);
-        let (config, generation) = (config.clone(), self.generation);
+        let (config, generation) = (Arc::clone(config), self.generation);
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }
 
@@ -61,7 +61,7 @@ impl Pools {
         if running.instance.is_none() && running.failure.is_none() && running.initial() == 0 {
             return Ok(true); // its next request loads it
         }
-        let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
+        let (config, queue) = (Arc::clone(&running.config), Arc::clone(&running.queue));
         let generation = running.generation;
         let machine_state = self.machine_state(0, 0, config.isolation.group());
         let sizing = self.applications[index].sizing.renewed(machine_state);
@@ -124,7 +124,7 @@ impl Pools {
     fn discard_these(&mut self, prepared: Vec<PooledApplication>) -> io::Result<()> {
         for app in prepared {
             if let Some(instance) = app.instance {
-                self.retire(app.config.name, app.queue, instance, Duration::ZERO)?;
+                self.retire(app.config.name.clone(), app.queue, instance, Duration::ZERO)?;
             }
         }
         Ok(())

@@ -47,7 +47,7 @@ impl Pools {
             if app.is_finished() {
                 app.queue.set_instance(None);
                 if let Some(instance) = app.instance.take() {
-                    self.retire(app.config.name, app.queue, instance, REMOVAL_GRACE)?;
+                    self.retire(app.config.name.clone(), app.queue, instance, REMOVAL_GRACE)?;
                     next = Some(now);
                 }
                 continue;

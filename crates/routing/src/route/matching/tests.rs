@@ -6,7 +6,7 @@ use howdah_http::message::ConnectionInfo;
 use super::*;
 
 /// Parses conditions as they are in a document.
-fn conditions(json: &str) -> Match {
+fn conditions(json: &str) -> Arc<Match> {
     let document = format!(r#"{{"routes": [{{"match": {json}, "action": {{"return": 200}}}}]}}"#);
     let mut config = howdah_config::parse(document.as_bytes()).unwrap();
     config.routes.remove(0).steps.remove(0).conditions
