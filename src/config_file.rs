@@ -206,7 +206,10 @@ pub fn reread_tables(document: &[u8], disk: &Disk, defaults: &Defaults) -> Resul
 
 /// Returns true if a running document may have tables in files. Nothing is parsed.
 pub fn may_have_tables(document: &[u8]) -> bool {
-    std::str::from_utf8(document).is_ok_and(|text| text.contains("\"/variables/"))
+    let text = std::str::from_utf8(document).unwrap_or_default();
+    // The paths of parts that come from files. Single values are there, too, as those of sites.
+    let paths = text.split("\"/variables/").skip(1);
+    paths.filter_map(|rest| rest.split('"').next()).any(|path| path.ends_with("/values"))
 }
 
 /// Returns the files and directories on which the tables of a running document depend, and those
@@ -312,5 +315,23 @@ impl IncludedFiles for Disk {
 
     fn has_ipv6(&self) -> bool {
         howdah_sites::has_ipv6()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_sites_are_no_tables_that_are_watched() {
+        let with = |part: &str| serde_json::json!({"included": {part: "/etc/file"}}).to_string();
+        for (part, is_table) in [
+            ("/variables/backend/values", true),
+            ("/variables/site/values/shop.example", false),
+            ("/variables/backend", false),
+            ("/routes/shop", false),
+        ] {
+            assert_eq!(may_have_tables(with(part).as_bytes()), is_table, "{part}");
+        }
     }
 }

@@ -271,7 +271,8 @@ impl<'a> Object<'a> {
 
     /// Returns the value of a key, if the object has it.
     pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
-        self.row(key)?;
+        // Most keys of an object are absent, and the table is long.
+        debug_assert!(self.row(key).is_some());
         let (key, value) = self.members.get_key_value(key)?;
         Some(self.node.child(Segment::Key(key), value))
     }

@@ -133,7 +133,11 @@ fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
 
 /// Returns the number of processors, at least 2, so that half of it is at least 1.
 fn parallel_checks() -> usize {
-    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+    // The standard library reads several files each time, and each site asks.
+    static PROCESSORS: LazyLock<usize> = LazyLock::new(|| {
+        std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+    });
+    *PROCESSORS
 }
 
 #[cfg(test)]
