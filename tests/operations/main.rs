@@ -8,6 +8,7 @@ mod failed_upgrades;
 mod full_disks;
 mod hung_router;
 mod log_rotation;
+mod metrics;
 mod problems;
 mod recovery;
 mod service_manager;

@@ -23,7 +23,7 @@ mod variables;
 #[cfg(test)]
 mod whole_tests;
 
-use howdah_config::{ActionKind, Config, LogFormat, Pass, Target, path};
+use howdah_config::{ActionKind, Address, Config, LogFormat, Pass, Shown, Target, path};
 
 use line::add;
 
@@ -94,6 +94,21 @@ fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
         let message = "there are none, so no request can arrive; write {\"*:80\": {\"pass\": \
                        \"routes\"}}";
         add(all, "/listeners".to_owned(), message);
+    }
+    for listener in &config.settings.metrics.listeners {
+        let is_open = match &listener.address {
+            Address::Inet(address) => !address.ip().is_loopback(),
+            _ => false,
+        };
+        if is_open {
+            let name = Shown(&listener.name);
+            let message = format!(
+                "\"{name}\" is not an address of this machine alone, and whoever reaches it sees \
+                 the names of sites and their numbers; write \"127.0.0.1:9145\", or keep others \
+                 out by a firewall"
+            );
+            add(all, "/settings/metrics/listen".to_owned(), message);
+        }
     }
     for listener in &config.listeners {
         if let Pass::Fixed(Target::Route(name)) = &listener.pass

@@ -201,7 +201,7 @@ fn long(seconds: u64) -> String {
 /// Returns the table of listeners; those without TLS have no handshakes.
 fn listeners(status: &Status) -> String {
     let rows = status.listeners.iter().map(|(name, listener)| {
-        let numbers = listener.tls.map(|tls| [tls.handshakes, tls.resumed, tls.failed]);
+        let numbers = listener.tls.as_ref().map(|tls| [tls.handshakes, tls.resumed, tls.failed]);
         let numbers = numbers.map(|numbers| numbers.map(|number| number.to_string()));
         let numbers = numbers.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned));
         std::iter::once(printable(name)).chain(numbers).collect()

@@ -50,6 +50,9 @@ pub(crate) static ACTION: Shape = Shape {
         .kind()],
         PING_KEYS,
         &[
+            Key::new("metrics", Kind::Switch, "Responds with the metrics of the whole server")
+                .details("For Prometheus, see [Metrics](../monitor.md#metrics). Must be `true`")
+                .kind(),
             Key::new(
                 "proxy",
                 Kind::Text,
@@ -204,6 +207,8 @@ pub enum ActionKind {
     Status(String),
     /// `ping`: a fixed text while an application accepts requests.
     Ping(Ping),
+    /// `metrics`: the metrics of the whole server.
+    Metrics,
     /// `proxy`: the response of another HTTP server.
     Proxy(Proxy),
 }
@@ -286,7 +291,8 @@ pub enum PageSource {
 }
 
 /// The keys of which an action has exactly one.
-pub(crate) const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
+pub(crate) const KINDS: [&str; 7] =
+    ["pass", "return", "share", "status", "ping", "metrics", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
@@ -304,6 +310,13 @@ impl Action {
             "share" => ActionKind::Share(Box::new(Share::read(&object)?)),
             "status" => ActionKind::Status(Target::read_application(&object.required("status")?)?),
             "ping" => ActionKind::Ping(Ping::read(&object)?),
+            "metrics" => {
+                let value = object.required("metrics")?;
+                if value.value.as_bool() != Some(true) {
+                    return Err(value.invalid("must be true"));
+                }
+                ActionKind::Metrics
+            }
             _ => ActionKind::Proxy(Proxy::read(&object.required("proxy")?)?),
         };
         let action = Action {
@@ -318,7 +331,10 @@ impl Action {
         };
         let has_fixed_response = matches!(
             action.kind,
-            ActionKind::Return(_) | ActionKind::Status(_) | ActionKind::Ping(_)
+            ActionKind::Return(_)
+                | ActionKind::Status(_)
+                | ActionKind::Ping(_)
+                | ActionKind::Metrics
         );
         if let (true, Some(CacheOption::On(_)), Some(node)) =
             (has_fixed_response, &action.options.cache, object.optional("cache"))

@@ -48,6 +48,7 @@ mod limit;
 mod listener;
 mod matching;
 mod memory_budget;
+mod metrics;
 mod mistakes;
 mod node;
 mod patterns;
@@ -129,6 +130,7 @@ pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitR
 pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
+pub use metrics::Metrics;
 pub use node::Shown;
 pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 pub use place::{path, split_path};

@@ -161,11 +161,27 @@ impl Listener {
         Ok(listeners)
     }
 
+    /// Returns the listener at an address that serves only the metrics of the server, without an
+    /// access log.
+    pub(crate) fn for_metrics(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
+        Ok(Listener {
+            name: name.to_owned(),
+            address: read_address(name, node)?,
+            pass: Pass::Fixed(Target::Metrics),
+            backlog: None,
+            tls: None,
+            http2: CleartextHttp2::Never,
+            redirect_to_https: None,
+            forwarded: None,
+            client_ip: None,
+            proxy_protocol: None,
+            access_log: Some(Vec::new()),
+            limit: Vec::new(),
+        })
+    }
+
     fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
-        let address = Address::parse(name).map_err(|error| match Address::listen_advice(name) {
-            Some(advice) => node.invalid("is not an address to listen on").with_hint(advice),
-            None => node.invalid(error),
-        })?;
+        let address = read_address(name, node)?;
         let object = node.object(&LISTENER).map_err(|error| match node.value.as_str() {
             Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
             None => error,
@@ -214,6 +230,13 @@ impl Listener {
             limit,
         })
     }
+}
+
+fn read_address(name: &str, node: &Node<'_>) -> Result<Address, Error> {
+    Address::parse(name).map_err(|error| match Address::listen_advice(name) {
+        Some(advice) => node.invalid("is not an address to listen on").with_hint(advice),
+        None => node.invalid(error),
+    })
 }
 
 /// Reads true, false or `only`.

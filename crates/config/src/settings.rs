@@ -10,6 +10,7 @@ use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::memory_budget::{self, MemoryBudget};
+use crate::metrics::{METRICS, Metrics};
 use crate::node::Node;
 use crate::smtp::{SMTP, Smtp};
 
@@ -78,6 +79,9 @@ pub(crate) static SETTINGS: Shape = Shape {
              at the next start",
         )
         .unit(),
+        Key::new("metrics", Kind::Object(&METRICS), "Metrics of the whole server for Prometheus")
+            .default("none")
+            .details("See [Metrics](#metrics)"),
         Key::new("js_module", Kind::Texts, "Modules of JavaScript").unavailable(),
         Key::new("telemetry", Kind::Named(&Kind::Text), "OpenTelemetry").unavailable(),
     ]],
@@ -266,6 +270,8 @@ pub struct Settings {
     pub cluster: Option<Cluster>,
     /// The mail server of applications that name none.
     pub smtp: Option<Smtp>,
+    /// Listeners for metrics.
+    pub metrics: Metrics,
     /// Settings of HTTP.
     pub http: HttpSettings,
 }
@@ -360,6 +366,7 @@ impl Settings {
             resolver: Vec::new(),
             cluster: None,
             smtp: None,
+            metrics: Metrics::default(),
             http,
         }
     }
@@ -373,6 +380,7 @@ impl Settings {
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             cluster: object.read("cluster", Cluster::read)?,
             smtp: object.read("smtp", Smtp::read)?,
+            metrics: object.read("metrics", Metrics::read)?.unwrap_or_default(),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,
                 None => HttpSettings::new(&node.scope.defaults),

@@ -26,6 +26,8 @@ pub enum Target {
     },
     /// `upstreams/NAME`.
     Upstream(String),
+    /// The metrics of the server, for its own listener. No document names it.
+    Metrics,
 }
 
 /// The value of a `pass`.
@@ -84,6 +86,7 @@ impl Target {
             Target::Route(_) => "routes",
             Target::Application { .. } => "applications",
             Target::Upstream(_) => "upstreams",
+            Target::Metrics => return Ok(()),
         };
         if definitions.has_mistaken(section) {
             return Ok(());
@@ -104,6 +107,7 @@ impl Target {
                 }
                 _ => check_name(node, "routes", "route", name),
             },
+            Target::Metrics => Ok(()),
             Target::Upstream(name) => check_name(node, "upstreams", "upstream", name),
             Target::Application { name, target: None } => {
                 check_name(node, "applications", "application", name)
@@ -187,6 +191,7 @@ impl fmt::Display for Target {
                 ("applications", Some(name.as_str()), target.as_deref())
             }
             Target::Upstream(name) => ("upstreams", Some(name.as_str()), None),
+            Target::Metrics => ("metrics", None, None),
         };
         f.write_str(section)?;
         for name in [name, target].into_iter().flatten() {

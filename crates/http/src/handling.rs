@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use howdah_template::Variable;
 use howdah_template::geo_database::GeoDatabase;
@@ -22,6 +22,7 @@ pub struct Handling {
     listener: RefCell<Option<Arc<str>>>,
     site: RefCell<Option<Arc<str>>>,
     is_client_unknown: Cell<bool>,
+    answered_after: Cell<Option<Duration>>,
 }
 
 /// The party that runs a request.
@@ -35,6 +36,26 @@ struct Runner {
 pub trait Facts: fmt::Debug {
     /// Returns the value of a variable; `None` if these facts have none, or not yet.
     fn value(&self, variable: &Variable) -> Option<Fact<'_>>;
+
+    /// Returns the facts about a script, once it has ended.
+    fn script(&self) -> Option<ScriptFacts> {
+        None
+    }
+}
+
+/// Facts about a PHP script that has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScriptFacts {
+    /// Time before a process took the request, in microseconds.
+    pub waited_us: u64,
+    /// The request has waited for the start of PHP, and not only for a free process.
+    pub has_started_php: bool,
+    /// Run time in microseconds.
+    pub ran_us: u64,
+    /// Processor time in microseconds.
+    pub cpu_us: u64,
+    /// Peak memory in bytes.
+    pub peak_memory: u64,
 }
 
 /// The value of a variable.
@@ -72,6 +93,24 @@ impl Handling {
         read: impl FnOnce(Fact<'_>) -> T,
     ) -> Option<T> {
         self.runner.borrow().as_ref()?.facts.as_ref()?.value(variable).map(read)
+    }
+
+    /// Returns the facts about the script of the request, once it has ended.
+    pub fn script_facts(&self) -> Option<ScriptFacts> {
+        self.runner.borrow().as_ref()?.facts.as_ref()?.script()
+    }
+
+    /// Records the time from the first byte of the request to the head of the response, if a script
+    /// or a server has made that: of other responses it is not worth a look at the clock.
+    pub fn set_answered(&self, started_at: Instant) {
+        if self.runner.borrow().is_some() || !self.steps.borrow().is_empty() {
+            self.answered_after.set(Some(started_at.elapsed()));
+        }
+    }
+
+    /// Returns the time that [`Handling::set_answered`] has recorded.
+    pub fn answered_after(&self) -> Option<Duration> {
+        self.answered_after.get()
     }
 
     /// Records facts about one of the steps of the handling.
@@ -127,12 +166,9 @@ impl Handling {
         self.site.borrow().clone().or_else(|| self.listener())
     }
 
-    /// Calls `read` with the site, else the listener, if one is recorded.
-    pub fn with_site<T>(&self, read: impl FnOnce(&Arc<str>) -> T) -> Option<T> {
-        match &*self.site.borrow() {
-            Some(site) => Some(read(site)),
-            None => self.listener.borrow().as_ref().map(read),
-        }
+    /// Calls `read` with the site, or with `listener` if none is recorded.
+    pub fn with_site_or<T>(&self, listener: &Arc<str>, read: impl FnOnce(&Arc<str>) -> T) -> T {
+        read(self.site.borrow().as_ref().unwrap_or(listener))
     }
 
     /// Records that a trusted proxy has not told the client.

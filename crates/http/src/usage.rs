@@ -60,7 +60,7 @@ impl Tally {
 
 /// Hashes an address, whose lowest bits are always the same.
 #[derive(Debug, Default)]
-struct AddressHasher(u64);
+pub struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
     fn write(&mut self, bytes: &[u8]) {

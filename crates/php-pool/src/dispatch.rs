@@ -67,6 +67,8 @@ pub async fn run(
         user: exchange.request.user.clone(),
         length: 0,
         times: OnceLock::new(),
+        usage: OnceLock::new(),
+        has_started_php: OnceLock::new(),
         flow,
         purger,
     };
@@ -107,6 +109,9 @@ pub async fn run(
         Ok((requests, workers)) => {
             if application.wants_workers(requests, workers) {
                 thread.ask_for_check(&application.queue);
+            }
+            if workers == 0 {
+                let _ = context.has_started_php.set(()); // unset until here
             }
             workers > 0
         }

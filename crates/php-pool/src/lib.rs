@@ -22,6 +22,7 @@
 pub mod application;
 pub mod automatic_sizing;
 pub mod dispatch;
+pub mod ends;
 pub mod instance;
 pub mod output;
 pub mod pending;

@@ -20,6 +20,7 @@ use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use self::busy::Busy;
+use super::ends::Ends;
 pub use super::instance::{Instance, NotSent, Worker};
 use super::queue_order::{Flow, Queued, WaitingList};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
@@ -44,6 +45,8 @@ pub struct Queue {
     pub log_rate: LogRate,
     /// Limit of the server's log lines about requests.
     pub request_lines: LogRate,
+    /// Ends of processes with an error, and restarts.
+    pub ends: Ends,
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
     /// Version of the PHP that runs last reported; empty before.
@@ -153,6 +156,7 @@ impl Queue {
             log_rate: LogRate::default(),
             request_lines: LogRate::default(),
             refusals: Refusals::default(),
+            ends: Ends::default(),
             php_version: Mutex::default(),
             inner: Mutex::new(inner),
         }
@@ -221,7 +225,8 @@ impl Queue {
         {
             let times = info.times(started, clock::monotonic_us());
             inner.counters.finished(times, done);
-            let _ = info.context.times.set(times); // unset until here
+            let _ = info.context.usage.set(done); // unset until here, as the next one
+            let _ = info.context.times.set(times);
             if let Some(worker) = instance.workers().get_mut(&owner) {
                 worker.last.set(&info.context, times, done);
                 output = worker.output.as_ref().filter(|output| output.has_unlogged()).cloned();

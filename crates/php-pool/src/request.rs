@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use howdah_config::Variable;
 use howdah_config::include::SHARED;
-use howdah_http::handling::{Fact, Facts};
+use howdah_http::handling::{Fact, Facts, ScriptFacts};
 use howdah_http::message::{ShownRequestId, shown_target};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
+use howdah_wire::frame::RequestUsage;
 
 use crate::times::Times;
 
@@ -70,6 +71,10 @@ pub struct RequestContext {
     pub flow: Flow,
     /// Waiting and run time, once the script has ended.
     pub times: OnceLock<Times>,
+    /// Processor time and memory, once the script has ended.
+    pub usage: OnceLock<RequestUsage>,
+    /// The application had no process when the request was queued.
+    pub has_started_php: OnceLock<()>,
     /// The caches of the request's application; `None` if there are none.
     pub purger: Option<Arc<dyn Purger>>,
 }
@@ -91,6 +96,17 @@ impl Facts for RequestContext {
             _ => return None,
         };
         Some(Fact::Time(Duration::from_micros(time)))
+    }
+
+    fn script(&self) -> Option<ScriptFacts> {
+        let (times, usage) = (self.times.get()?, self.usage.get().copied().unwrap_or_default());
+        Some(ScriptFacts {
+            waited_us: times.waited,
+            has_started_php: self.has_started_php.get().is_some(),
+            ran_us: times.ran,
+            cpu_us: usage.cpu_us,
+            peak_memory: usage.peak_memory,
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub struct PoolStatus {
     pub given_up: u64,
     /// Maximum memory of a script, in bytes.
     pub memory_peak: u64,
+    /// Processor time of finished requests.
+    pub cpu_time: u64,
     /// Maximum number of workers.
     pub max_processes: u32,
     /// Waiting time of the oldest waiting request.
@@ -142,6 +144,7 @@ pub(super) struct Counters {
     is_at_max: bool,
     max_children_reached: u64,
     memory_peak: u64,
+    cpu_time: u64,
     max_waiting_time: u64,
     /// Retired workers, in the order of [`Retirement::ALL`].
     retired: [u64; Retirement::ALL.len()],
@@ -183,6 +186,8 @@ impl Counters {
             *count += 1;
         }
         self.memory_peak = self.memory_peak.max(done.peak_memory);
+        // A worker could claim any time; requests use one processor while they run.
+        self.cpu_time = self.cpu_time.saturating_add(done.cpu_us.min(times.ran));
         self.opcache = done.opcache.or(self.opcache);
     }
 
@@ -204,6 +209,7 @@ impl Counters {
             slow: self.slow,
             given_up: self.given_up,
             memory_peak: self.memory_peak,
+            cpu_time: self.cpu_time,
             max_processes: self.max_workers,
             max_waiting_time: self.max_waiting_time,
             retired: Retirement::ALL
@@ -384,6 +390,8 @@ mod tests {
             user: None,
             length: 0,
             times: Default::default(),
+            usage: Default::default(),
+            has_started_php: Default::default(),
             flow: crate::request::Flow::default(),
             purger: None,
         };

@@ -127,6 +127,7 @@ impl Handler for RequestHandler {
             let tmp = &thread.shared.tmp;
             bandwidth::apply(Bandwidth::of_response(rate), &owner, tmp, &mut response);
         }
+        exchange.request.handling.set_answered(exchange.started_at);
         let progress = Progress { admission: context.admission.take(), logs };
         self.keep(progress, &exchange.request, &mut response);
         response

@@ -13,5 +13,6 @@ pub mod handler;
 pub mod htaccess;
 pub mod listener;
 pub mod listings;
+pub mod metrics;
 pub mod refusals;
 pub mod thread;

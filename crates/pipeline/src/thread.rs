@@ -17,9 +17,9 @@ use howdah_access_log::{AccessLog, LineBuffer, LogFile, Sent};
 use howdah_files::{Files, Watched};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
-use howdah_http::usage::{Tally, Used};
 use howdah_limits::in_progress::InProgress;
 use howdah_limits::rules::Admission;
+use howdah_metrics::{FinishedRequest, Tally};
 use howdah_php_pool::thread::PhpThread;
 use howdah_routing::htaccess_state::compiled::KnownDirectives;
 use howdah_routing::htaccess_state::head::Head;
@@ -30,7 +30,7 @@ use howdah_sys::clock::wall_seconds;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
-pub use self::command::{Counters, SitesUsed, ThreadCommand, ThreadHandle};
+pub use self::command::{Counters, Handover, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::descriptors::Shortage;
@@ -71,8 +71,8 @@ pub struct RouterThread {
     pub counters: Arc<Counters>,
     /// Listeners and the signals of their connections.
     pub listeners: Listeners,
-    /// What the requests of sites have used.
-    used: Tally,
+    /// Counts of finished requests.
+    tally: Tally,
     /// Lines of the access log that wait to be written.
     lines: RefCell<LineBuffer>,
     /// Time of the last write to an access log.
@@ -111,7 +111,7 @@ impl RouterThread {
             counters: Arc::clone(handles[number as usize].counters()),
             handles,
             listeners: Listeners::default(),
-            used: Tally::default(),
+            tally: Tally::default(),
             lines: RefCell::default(),
             lines_written: Cell::new(None),
             limits: RefCell::default(),
@@ -153,27 +153,23 @@ impl RouterThread {
     /// Counts a request for its site, or for its listener if none is known: names of the document,
     /// and never of a client.
     pub fn count(&self, listener: &Arc<str>, record: &RequestRecord<'_>) {
-        let (received, sent) = (record.received, record.sent);
-        let errors = u64::from(record.status >= 500);
-        let used = Used { requests: 1, errors, received, sent, php_us: 0 };
-        let counted = record
-            .request
-            .and_then(|request| request.handling.with_site(|site| self.used.add(site, used)));
-        if counted.is_none() {
-            self.used.add(listener, used);
+        FinishedRequest::of(listener, record, |request| self.tally.add(&request));
+    }
+
+    /// Takes the counts since the last call.
+    pub fn hand_over(&self) -> Handover {
+        Handover {
+            thread: self.php.number(),
+            at: Instant::now(),
+            requests: self.tally.take(),
+            scripts: self.php.used.take(),
         }
     }
 
-    /// Takes what sites have used since the last call, scripts included.
-    pub fn take_used(&self) -> SitesUsed {
-        let mut used = self.used.take();
-        used.extend(self.php.used.take());
-        used
-    }
-
     /// Counts again what was taken, and reached nobody.
-    pub fn count_again(&self, used: SitesUsed) {
-        used.into_iter().for_each(|(site, used)| self.used.add(&site, used));
+    pub fn count_again(&self, taken: Handover) {
+        self.tally.add_again(&taken.requests);
+        taken.scripts.into_iter().for_each(|(site, used)| self.php.used.add(&site, used));
     }
 
     /// Adds the lines of a request to these access logs, or without any to those of the listener.

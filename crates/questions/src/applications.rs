@@ -59,6 +59,34 @@ pub struct PhpStatus {
     /// OPcache, as a process has last reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opcache: Option<OpcacheStatus>,
+    /// Its requests and processes since the start.
+    pub activity: PhpActivity,
+}
+
+/// Requests and processes of an application since the start, or since its settings have changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PhpActivity {
+    /// Requests that it was given.
+    pub accepted: u64,
+    /// Scripts that ran longer than the limit for slow ones.
+    pub slow: u64,
+    /// Scripts that were ended by the time limit.
+    pub timed_out: u64,
+    /// Times that requests began to wait while the number of processes was at its maximum.
+    pub exhausted: u64,
+    /// Processor time of finished requests in microseconds.
+    pub cpu_us: u64,
+    /// Maximum memory of a script in bytes.
+    pub memory_peak: u64,
+    /// Lines of scripts, and about their requests, that were left out of the log.
+    pub dropped_lines: u64,
+    /// Processes that have ended after a request or with an error, by the reason.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub ends: Named<u64>,
+    /// Times that all processes were replaced, by the reason: `asked` or `failed`.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub restarts: Named<u64>,
 }
 
 fn is_zero(number: &u64) -> bool {

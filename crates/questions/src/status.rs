@@ -56,6 +56,9 @@ pub struct Status {
     /// Parts of the configuration that will be out soon, or are busy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<PartStatus>,
+    /// The document in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationStatus>,
     /// Files of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FileStatus>,
@@ -173,6 +176,16 @@ pub struct ProgramStatus {
     pub started: Option<String>,
 }
 
+/// The document in use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigurationStatus {
+    /// Its number, which grows with each change.
+    pub generation: u32,
+    /// The time at which it came into use, as an HTTP date.
+    pub applied: Option<String>,
+}
+
 /// Files of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -252,7 +265,7 @@ pub struct ListenerStatus {
 }
 
 /// TLS handshakes of a listener since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Handshakes {
     /// All handshakes that succeeded.
@@ -261,6 +274,9 @@ pub struct Handshakes {
     pub resumed: u64,
     /// Handshakes that have failed.
     pub failed: u64,
+    /// Handshakes that succeeded, by version of TLS.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub versions: Named<u64>,
 }
 
 /// A certificate.

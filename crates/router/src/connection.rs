@@ -219,6 +219,7 @@ async fn serve_tls(
             stream.transport().acknowledge();
             tls.counters().handshakes.fetch_add(1, Relaxed);
             tls.counters().resumed.fetch_add(u64::from(facts.is_resumed), Relaxed);
+            tls.counters().tls12.fetch_add(u64::from(facts.protocol == "TLSv1.2"), Relaxed);
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             if stream.session().alpn_protocol() == Some(b"h2") {

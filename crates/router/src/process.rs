@@ -9,8 +9,8 @@
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
 //!    certificates (`certificate_reload`), retries the parts that are out (`out`, `listeners`),
 //!    answers the supervisor's pings (`ping`), passes on what sites have used (`usage`), and
-//!    carries out commands of certificate renewal (`command`) until it stops (`shutdown`). Questions of the control API are answered beside it
-//!    (`answers`).
+//!    carries out commands of certificate renewal (`command`) until it stops (`shutdown`). Beside it,
+//!    questions of the control API are answered (`answers`), and metrics are written (`metrics`).
 
 mod answers;
 mod appeared;
@@ -31,6 +31,7 @@ mod link;
 mod listeners;
 mod logs;
 mod machine;
+mod metrics;
 mod out;
 mod out_parts;
 mod ping;

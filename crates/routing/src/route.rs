@@ -275,6 +275,8 @@ impl<'s> Routing<'s> {
             Target::Application { name, target } => {
                 return self.application(name, target.as_deref(), request);
             }
+            Target::Metrics if &*request.path == b"/metrics" => return decided(Decision::Metrics),
+            Target::Metrics => return refuse(RequestError::NotFound),
             Target::Upstream(name) => {
                 return match self.snapshot.upstreams.get(name) {
                     Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
@@ -415,6 +417,7 @@ impl<'s> Routing<'s> {
                 }
                 None => Decision::Refuse(RequestError::NotFound),
             }),
+            ActionKind::Metrics => decided(Decision::Metrics),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
                     decided(Decision::Respond(status_page::pong(&ping.response)))

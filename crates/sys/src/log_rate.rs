@@ -43,6 +43,8 @@ pub struct LogRate {
     closed_until: AtomicU64,
     /// Number of records that were left out since.
     left_out: AtomicU64,
+    /// Number of records that were ever left out.
+    all_left_out: AtomicU64,
 }
 
 /// Decision about a record.
@@ -74,6 +76,11 @@ impl LogRate {
         self.wait_at(clock::monotonic_us())
     }
 
+    /// Returns the number of records that were ever left out.
+    pub fn all_left_out(&self) -> u64 {
+        self.all_left_out.load(Relaxed)
+    }
+
     /// Decides about a record. One that is left out is counted.
     pub fn admit(&self) -> Admission {
         self.admit_at(clock::monotonic_us())
@@ -93,7 +100,7 @@ impl LogRate {
     fn admit_at(&self, now: u64) -> Admission {
         let closed_until = self.closed_until.load(Relaxed);
         if closed_until > now {
-            self.left_out.fetch_add(1, Relaxed);
+            self.count_left_out();
             return Admission::LeftOut;
         }
         let change = |to| self.closed_until.compare_exchange(closed_until, to, Relaxed, Relaxed);
@@ -107,11 +114,16 @@ impl LogRate {
         if self.lasting.load(Relaxed) <= now.saturating_add(burst) {
             return Admission::Open;
         }
-        self.left_out.fetch_add(1, Relaxed);
+        self.count_left_out();
         match change(now.saturating_add(LEFT_OUT_TIME)) {
             Ok(_) => Admission::Closed,
             Err(_) => Admission::LeftOut,
         }
+    }
+
+    fn count_left_out(&self) {
+        self.left_out.fetch_add(1, Relaxed);
+        self.all_left_out.fetch_add(1, Relaxed);
     }
 
     fn kept_at(&self, now: u64, bytes: usize) {

@@ -39,6 +39,8 @@ pub struct Counters {
     pub resumed: AtomicU64,
     /// Failed handshakes.
     pub failed: AtomicU64,
+    /// Completed handshakes with TLS 1.2; the others have TLS 1.3.
+    pub tls12: AtomicU64,
 }
 
 /// Returns the sources of all files that a listener's settings name.

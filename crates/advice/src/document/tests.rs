@@ -27,6 +27,24 @@ pub(super) fn on_steps(steps: Value) -> Vec<String> {
     advice(json!({"listeners": {"*:80": {"pass": "routes"}}, "routes": steps}))
 }
 
+#[test]
+fn metrics_are_not_for_everybody() {
+    let advice = |listen: &str| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"action": {"return": 200}}],
+            "settings": {"metrics": {"listen": listen}},
+        }))
+    };
+    for local in ["127.0.0.1:9145", "127.9.9.9:9145", "[::1]:9145", "unix:/run/m.sock", "unix:@m"] {
+        assert_eq!(advice(local), [""; 0]);
+    }
+    for open in ["*:9145", "10.0.0.1:9145", "[::]:9145"] {
+        let [line] = &advice(open)[..] else { panic!("{open}") };
+        assert!(line.starts_with("/settings/metrics/listen: "), "{line}");
+    }
+}
+
 /// Returns the advice on a step with these conditions, followed by a step without conditions.
 fn on_match(conditions: Value) -> Vec<String> {
     let answer = json!({"return": 200});

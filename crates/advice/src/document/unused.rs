@@ -25,7 +25,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
             Some(Target::Application { name, .. }) => used.insert(("applications", name)),
             Some(Target::Upstream(name)) => used.insert(("upstreams", name)),
             Some(Target::Route(name)) => used.insert(("routes", name.unwrap_or_default())),
-            None => false,
+            Some(Target::Metrics) | None => false,
         };
     }
     for application in &config.fastcgi {

@@ -3,6 +3,37 @@
 use super::*;
 
 #[test]
+fn metrics_have_listeners_of_their_own() {
+    let config = read(json!({
+        "listeners": {"*:80": {"pass": "routes"}}, "routes": [],
+        "settings": {"metrics": {"listen": ["127.0.0.1:9145", "unix:@metrics"]}},
+    }));
+    let names: Vec<_> = config.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    assert_eq!(names, ["*:80", "127.0.0.1:9145", "unix:@metrics"]);
+    assert!(config.listeners[1].access_log.as_ref().is_some_and(Vec::is_empty));
+    for (listen, message) in [
+        (json!("*:80"), "/settings/metrics/listen: \"*:80\" is the address of a listener"),
+        (json!(["[::1]:9", "[::1]:9"]), "is the address of a listener; choose another port"),
+        (json!("9145"), "is not an address to listen on"),
+        (json!(9145), "/settings/metrics/listen"),
+        (json!([9145]), "/settings/metrics/listen/0"),
+    ] {
+        let document = json!({
+            "listeners": {"*:80": {"pass": "routes"}}, "routes": [],
+            "settings": {"metrics": {"listen": listen}},
+        });
+        let error = Config::from_value(document).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    let action = |value: Value| {
+        let routes = json!([{"action": {"metrics": value}}]);
+        Config::from_value(json!({"routes": routes})).map_err(|error| error.to_string())
+    };
+    assert!(action(json!(true)).is_ok());
+    assert!(action(json!(false)).unwrap_err().contains("must be true"));
+}
+
+#[test]
 fn an_access_log_is_a_file_or_has_a_format() {
     let log = |value: Value| read(json!({"access_log": value})).access_log.remove(0);
     let plain = log(json!("/var/log/access.log"));

@@ -90,6 +90,8 @@ mod tests {
             user: None,
             length: 0,
             times: OnceLock::new(),
+            usage: Default::default(),
+            has_started_php: Default::default(),
             flow: Flow::default(),
             purger: None,
         };

@@ -30,6 +30,7 @@ fn pool() -> Pool {
         slow: 5,
         given_up: 0,
         memory_peak: 4 << 20,
+        cpu_time: 0,
         max_processes: 6,
         waiting_time: 1_500_000,
         max_waiting_time: 2_000_001,

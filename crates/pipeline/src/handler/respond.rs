@@ -115,6 +115,11 @@ pub async fn produce<'s>(
                 let listed = exchange.unless_gone(listings.respond(*listing, &exchange.request));
                 Box::pin(listed).await.unwrap_or_else(|| respond::refuse(RequestError::ClientGone))
             }
+            Decision::Metrics => {
+                let metrics = context.thread.shared.metrics.respond(&exchange.request);
+                let written = exchange.unless_gone(metrics);
+                Box::pin(written).await.unwrap_or_else(|| respond::refuse(RequestError::ClientGone))
+            }
             Decision::Refuse(error) => refusals::refuse(context, exchange, error),
         };
         return (response, None);

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use howdah_http::drain::HandedOver;
 use howdah_http::usage::Used;
+use howdah_metrics::Counts;
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_routing::snapshot::Snapshot;
 use howdah_upstream::servers::upstream::Upstream;
@@ -14,8 +16,18 @@ use tokio::sync::oneshot;
 
 use crate::listener::{Accepted, ListeningSocket};
 
-/// What sites have used; one may be there several times.
-pub type SitesUsed = Vec<(Arc<str>, Used)>;
+/// What a thread has counted since its last answer to a ping.
+#[derive(Debug)]
+pub struct Handover {
+    /// Number of the thread.
+    pub thread: u32,
+    /// Time of the answer.
+    pub at: Instant,
+    /// Finished requests by site and listener; a pair may be there several times.
+    pub requests: Vec<(Arc<str>, Arc<str>, Box<Counts>)>,
+    /// Run times of scripts by application.
+    pub scripts: Vec<(Arc<str>, Used)>,
+}
 
 /// A command to a router thread. `done` is sent when the thread has carried it out.
 #[derive(Debug)]
@@ -58,8 +70,8 @@ pub enum ThreadCommand {
         /// Site that they belong to; `None` for all.
         site: Option<u64>,
     },
-    /// Show that the thread works, and hand over what sites have used.
-    Ping(oneshot::Sender<SitesUsed>),
+    /// Show that the thread works, and hand over its counts.
+    Ping(oneshot::Sender<Handover>),
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.

@@ -15,6 +15,7 @@ use howdah_tls::challenge_answers::ChallengeStore;
 
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
+use crate::metrics::MetricsSource;
 
 /// State that all router threads share.
 #[derive(Debug)]
@@ -41,4 +42,6 @@ pub struct Shared {
     pub client_names: ClientNames,
     /// Purges and limits that several servers share.
     pub cluster: Cluster,
+    /// Text of the metrics, which the control thread writes.
+    pub metrics: MetricsSource,
 }

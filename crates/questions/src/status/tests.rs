@@ -39,6 +39,11 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
                     "enabled": true,
                     "memory": {"used": 9, "free": 20, "wasted": 1},
                     "scripts": 3, "hits": 8, "misses": 4, "restarts": 2
+                },
+                "activity": {
+                    "accepted": 9, "slow": 1, "timed_out": 1, "exhausted": 2, "cpu_us": 1_000,
+                    "memory_peak": 5_000, "dropped_lines": 3, "ends": {"signal_11": 1},
+                    "restarts": {"asked": 1}
                 }
             }
         },
@@ -52,7 +57,12 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
         "upstreams": {"app": {"servers": {"10.0.0.1:80": {
             "state": "failing", "requests": {"active": 2, "total": 12}, "failures": 3
         }}}},
-        "listeners": {"*:443": {"tls": {"handshakes": 9, "resumed": 4, "failed": 1}}, "*:80": {}},
+        "listeners": {
+            "*:443": {"tls": {
+                "handshakes": 9, "resumed": 4, "failed": 1, "versions": {"TLSv1.3": 9}
+            }},
+            "*:80": {}
+        },
         "certificates": {
             "blog": {"names": ["a.org"], "expires": date},
             "acme:b.org": {
@@ -82,6 +92,7 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
         },
         "out": [part],
         "warnings": [part],
+        "configuration": {"generation": 4, "applied": "Sun, 06 Nov 1994 08:49:37 GMT"},
         "files": {"document": "/etc/howdah/howdah.json", "log": "journald"},
         "document": {"refused": {"since": "2026-01-01T00:00:00Z", "reason": "why"}},
         "replaced": {"at": "2026-01-01T00:00:00Z", "reason": "router 7 hung"}

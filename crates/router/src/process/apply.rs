@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
 
 use howdah_config::Config;
 use howdah_routing::snapshot::Listener;
@@ -114,6 +115,9 @@ impl ControlThread {
             Ok(()) => {
                 let kept = self.pools.keep_former(&mut config).map_err(text);
                 kept.map_err(ApplyError::NotApplied)?;
+                if !matches!(trigger, Trigger::CertificateFiles) {
+                    self.applied_at = Some(SystemTime::now());
+                }
                 self.commit(current, config, prepared).await.map_err(ApplyError::NotApplied)
             }
             Err(problem) => {

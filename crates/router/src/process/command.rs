@@ -1,6 +1,7 @@
 //! Commands to the control thread, from certificate renewal. It carries them out one after the
 //! other. A [`Question`] of the control API does not wait for them.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -29,6 +30,7 @@ pub(super) struct Commands {
     pub(super) php: Arc<[(String, String)]>,
     pub(super) certificates: AcmeReports,
     pub(super) usage: Rc<UsageReports>,
+    pub(super) refused_since: Rc<Cell<u64>>,
     /// The start of the router, for the status.
     pub(super) started: (SystemTime, Instant),
 }
@@ -53,6 +55,7 @@ impl Commands {
             php: php.into(),
             certificates,
             usage: Rc::clone(&control.usage),
+            refused_since: Rc::clone(&control.refused_since),
             started: (SystemTime::now(), Instant::now()),
         };
         (commands, receiver)

@@ -1,5 +1,6 @@
 //! The control thread of the router: its state, and waiting for answers of the supervisor.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,12 +8,14 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use howdah_config::Defaults;
 use howdah_dns::{self as names, Names};
 use howdah_php_pool::thread::ControlRequest;
+use howdah_pipeline::metrics::MetricsRequest;
 use howdah_pipeline::thread::Shared;
+use howdah_questions::ConfigurationStatus;
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -25,6 +28,7 @@ use super::pools::Pools;
 use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
+use super::server_status::http_date;
 use super::threads::Threads;
 use super::trigger::{CHANGE_TIMEOUT, LOOK_TIMEOUT, START_TIMEOUT};
 use super::usage::UsageReports;
@@ -42,6 +46,13 @@ pub(super) struct ControlThread {
     pub(super) programs: Programs,
     /// What sites have used.
     pub(super) usage: Rc<UsageReports>,
+    /// Requests for metrics, until the event loop takes them.
+    pub(super) metrics_requests: Option<UnboundedReceiver<MetricsRequest>>,
+    /// The time at which the current configuration came into use.
+    pub(super) applied_at: Option<SystemTime>,
+    /// Time since 1970 in seconds since which the document at its source is refused; 0 if it is
+    /// not.
+    pub(super) refused_since: Rc<Cell<u64>>,
     /// Addresses of servers that are configured by name.
     pub(super) names: Names,
     /// Requests of the router threads.
@@ -75,8 +86,8 @@ impl ControlThread {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
-            FromSupervisor::Ping { number } => {
-                self.answer_ping(number);
+            FromSupervisor::Ping { number, refused_since } => {
+                self.answer_ping(number, refused_since);
                 Ok(())
             }
             FromSupervisor::Reopened {} => self.reopen_logs(descriptors.into_iter().next()),
@@ -120,6 +131,10 @@ impl ControlThread {
             Question::Report { done } => {
                 self.update_out_parts();
                 let mut status = self.pools.status();
+                status.configuration = Some(ConfigurationStatus {
+                    generation: self.pools.generation,
+                    applied: self.applied_at.and_then(http_date),
+                });
                 let list = self.out.list();
                 let (warnings, out) = list.iter().partition(|part| part.extent.is_warning());
                 let parts = |list: Vec<&OutPart>| list.into_iter().map(OutPart::status).collect();
@@ -236,8 +251,8 @@ impl ControlThread {
         message: FromSupervisor,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
-        if let FromSupervisor::Ping { number } = message {
-            self.answer_ping(number);
+        if let FromSupervisor::Ping { number, refused_since } = message {
+            self.answer_ping(number, refused_since);
             return Ok(());
         }
         if let FromSupervisor::Usage { number, error } = message {

@@ -19,6 +19,7 @@ use super::appeared::AppearanceWatch;
 use super::certificate_reload::CertificateWatch;
 use super::command::Commands;
 use super::control_thread::{ControlThread, sleep_until};
+use super::metrics;
 use crate::geo_databases::GeoWatch;
 
 /// Interval at which parts that are out are looked for while there are any.
@@ -46,7 +47,7 @@ impl EventLoop {
     /// versions of PHP with their programs, `on_demand` the certificates that connections want on
     /// demand. No certificate is ordered yet if `holds_renewals`.
     pub(super) fn new(
-        control: ControlThread,
+        mut control: ControlThread,
         php: Vec<(String, String)>,
         on_demand: Receiver<OnDemandRequest>,
         holds_renewals: bool,
@@ -67,6 +68,9 @@ impl EventLoop {
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);
         let (control_processes, links) = unbounded_channel();
+        if let Some(requests) = control.metrics_requests.take() {
+            metrics::start(requests, handle.clone());
+        }
         answers::start(links, handle);
         EventLoop {
             control,

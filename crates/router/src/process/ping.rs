@@ -14,7 +14,8 @@ const MAX_SUMMARY: usize = 200;
 
 impl ControlThread {
     /// Answers when all router threads have. Does not wait.
-    pub(super) fn answer_ping(&self, number: u32) {
+    pub(super) fn answer_ping(&self, number: u32, refused_since: u64) {
+        self.refused_since.set(refused_since);
         let (usage, threads) = (Rc::clone(&self.usage), self.threads.clone());
         let link = Rc::clone(&self.link);
         let out = self.out.summary(MAX_SUMMARY);

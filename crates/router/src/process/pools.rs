@@ -22,7 +22,7 @@ mod tuning;
 mod unload;
 mod wanted;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use howdah_php_pool::queue::{Instance, Queue};
 use howdah_pipeline::thread::Shared;
 use howdah_questions::Status;
 use howdah_sys::log::Level;
+use howdah_wire::queue::WorkerId;
 
 use self::application::PooledApplication;
 use self::asked::AskedRestart;
@@ -94,6 +95,8 @@ pub(super) struct Pools {
     pub(super) looked_at: Option<u32>,
     /// Traces of slow requests.
     pub(super) traces: Traces,
+    /// Workers that are killed as their requests have exceeded the time limit, by instance.
+    overdue: HashSet<(u32, WorkerId)>,
 }
 
 impl Pools {
@@ -122,6 +125,7 @@ impl Pools {
             file_checks: FileChecks::default(),
             stale_users: HashMap::new(),
             looked_at: None,
+            overdue: HashSet::new(),
         }
     }
 
@@ -164,6 +168,8 @@ impl Pools {
             Ok(true) => return Ok(None),
             Ok(false) => {
                 self.adopt_restarted(name)?;
+                let mut adopted = self.applications.iter().filter(|app| app.config.name == name);
+                adopted.next().into_iter().for_each(|app| app.queue.ends.count_restart(false));
                 return Ok(Some(Ok(())));
             }
             Err(failure) => failure,

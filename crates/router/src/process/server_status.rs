@@ -10,6 +10,7 @@ use howdah_questions::{
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::clock;
 use howdah_text::date;
+use howdah_tls::Counters;
 use tokio::sync::oneshot;
 
 use super::command::Commands;
@@ -99,10 +100,19 @@ fn listeners(snapshot: &Snapshot) -> Named<ListenerStatus> {
             handshakes: counters.handshakes.load(Relaxed),
             resumed: counters.resumed.load(Relaxed),
             failed: counters.failed.load(Relaxed),
+            versions: versions(counters),
         })
     };
     let names = snapshot.config.listeners.iter().map(|listener| listener.name.clone());
     names.map(|name| (name.clone(), ListenerStatus { tls: handshakes(&name) })).collect()
+}
+
+/// Returns the numbers of handshakes by version, without those that nobody uses.
+fn versions(counters: &Counters) -> Named<u64> {
+    let tls12 = counters.tls12.load(Relaxed);
+    let tls13 = counters.handshakes.load(Relaxed).saturating_sub(tls12);
+    let all = [("TLSv1.2", tls12), ("TLSv1.3", tls13)].into_iter();
+    all.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// Formats an HTTP date; `None` after the year 9999.

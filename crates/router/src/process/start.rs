@@ -19,6 +19,7 @@ use howdah_dns::clients::ClientNames;
 use howdah_files::DenialLog;
 use howdah_pipeline::descriptors::DescriptorLimit;
 use howdah_pipeline::listings::Listings;
+use howdah_pipeline::metrics::MetricsSource;
 use howdah_pipeline::thread::Shared;
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
@@ -105,6 +106,7 @@ fn control_thread(
     // A later configuration may ask for more than the first.
     let threads = thread_count(&empty.config).max(thread_count(config));
     let (challenges, on_demand) = ChallengeStore::new();
+    let (metrics, metrics_requests) = MetricsSource::new();
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
@@ -117,6 +119,7 @@ fn control_thread(
         listings: Listings::default(),
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
+        metrics,
     });
     // Scripts that compute must not delay files and other sites. It is not vital: a container may
     // forbid it.
@@ -137,6 +140,9 @@ fn control_thread(
         certificates: hello.certificates,
         programs: Programs::default(),
         usage,
+        metrics_requests: Some(metrics_requests),
+        applied_at: None,
+        refused_since: Rc::default(),
         names: Names::new(log),
         thread_requests,
         questions: unbounded_channel(),

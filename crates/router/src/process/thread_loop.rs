@@ -86,7 +86,7 @@ async fn carry_out_commands(
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::ForgetDirectives { site } => thread.engines.forget(site),
             ThreadCommand::Ping(answer) => {
-                if let Err(unread) = answer.send(thread.take_used()) {
+                if let Err(unread) = answer.send(thread.hand_over()) {
                     thread.count_again(unread);
                 }
             }

@@ -1,5 +1,6 @@
-//! What sites have used: passes the counts of the threads on to the supervisor, which adds them up
-//! and keeps them, and gets its answers for the control API.
+//! What sites have used: takes the counts of the threads, adds them up for the metrics of this
+//! process, and passes them on to the supervisor, which keeps those of months. Gets its answers for
+//! the control API.
 //!
 //! Counts are passed on with each answer to a ping, for each question, and at the end. A router that
 //! is killed loses those since the last ping.
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_http::usage::Used;
-use howdah_pipeline::thread::ThreadCommand;
+use howdah_metrics::Totals;
+use howdah_pipeline::thread::{Handover, ThreadCommand};
 use howdah_questions::{Named, SiteTraffic};
 use howdah_sys::packets::from_memory;
 use howdah_wire::messages::{MAX_SITE_NAME, SiteUsed, ToSupervisor};
@@ -46,23 +48,42 @@ pub(super) struct UsageReports {
     last: Cell<u32>,
     waiting: RefCell<HashMap<u32, oneshot::Sender<Answer>>>,
     last_minute: RefCell<LastMinute>,
+    /// All counts since the start.
+    pub(super) totals: RefCell<Totals>,
 }
 
 impl UsageReports {
     /// Creates the reports of these threads.
     pub(super) fn new(link: Rc<Link>, threads: Threads) -> Rc<Self> {
-        let (last, waiting, last_minute) = Default::default();
-        Rc::new(UsageReports { link, threads, last, waiting, last_minute })
+        let (last, waiting, last_minute, totals) = Default::default();
+        Rc::new(UsageReports { link, threads, last, waiting, last_minute, totals })
     }
 
     /// Passes the counts of all threads on, when all have answered.
     pub(super) async fn report(&self) -> io::Result<()> {
         let mut sites = HashMap::<Arc<str>, Used>::new();
-        for (site, used) in
-            send_and_wait(&self.threads, ThreadCommand::Ping).await.into_iter().flatten()
-        {
-            sites.entry(site).or_default().add(used);
+        let asked_at = Instant::now();
+        let handed_over = send_and_wait(&self.threads, ThreadCommand::Ping).await;
+        let mut totals = self.totals.borrow_mut();
+        for Handover { thread, at, requests, scripts } in handed_over {
+            totals.add_lag(thread as usize, at.saturating_duration_since(asked_at));
+            for (site, listener, counts) in requests {
+                totals.add(&site, &listener, &counts);
+                let used = Used {
+                    requests: counts.requests(),
+                    errors: counts.errors(),
+                    received: counts.received,
+                    sent: counts.sent,
+                    php_us: 0,
+                };
+                sites.entry(site).or_default().add(used);
+            }
+            for (site, used) in scripts {
+                totals.add_script(&site, used);
+                sites.entry(site).or_default().add(used);
+            }
         }
+        drop(totals);
         self.last_minute.borrow_mut().add(&sites, Instant::now());
         messages(sites).iter().try_for_each(|message| self.link.send(message))
     }

@@ -62,6 +62,8 @@ pub enum Decision {
     Htaccess(Arc<Site>, Bytes),
     /// Respond with the listing of a directory.
     List(Box<Listing>),
+    /// Respond with the metrics of the server.
+    Metrics,
     /// Respond with this error.
     Refuse(RequestError),
 }

@@ -96,6 +96,8 @@ pub enum ActionKind {
     Htaccess(Box<HtaccessShare>),
     /// Status page of the application of this name.
     Status(String),
+    /// Metrics of the server.
+    Metrics,
     /// Report whether an application takes requests.
     Ping(config::Ping),
 }

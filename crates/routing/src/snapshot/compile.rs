@@ -250,6 +250,7 @@ impl ActionCompiler<'_, '_> {
                 ActionKind::Proxy(self.direct_upstreams.proxy(proxy))
             }
             config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
+            config::ActionKind::Metrics => ActionKind::Metrics,
             config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
             config::ActionKind::Share(share) if share.htaccess.is_some() => {
                 let settings = share.htaccess.clone().unwrap_or_default();

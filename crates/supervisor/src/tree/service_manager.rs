@@ -61,7 +61,8 @@ impl Tree {
         }
         if let Some(number) = self.service_manager.next_ping(now) {
             self.look_at_unwritable();
-            self.send_to_router(&FromSupervisor::Ping { number }, &[]);
+            let refused_since = self.document_state.refused().map_or(0, |(since, _)| *since);
+            self.send_to_router(&FromSupervisor::Ping { number, refused_since }, &[]);
         }
     }
 

@@ -446,6 +446,9 @@ messages! {
         30 Ping {
             /// Number of the ping.
             number: u32,
+            /// Time since 1970 in seconds, since which the document at its source is refused; 0 if
+            /// it is not.
+            refused_since: u64,
         }
         /// Result of `Measure`.
         14 Measured {

@@ -7,13 +7,15 @@ use std::time::Instant;
 use ::howdah_config as config;
 use howdah_php_pool::automatic_sizing::application::Sizing;
 use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
+use howdah_php_pool::status::PoolStatus;
 use howdah_php_pool::worker_count::{Pool, PoolState};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::{
-    ActiveRequests, ApplicationMemory, ApplicationStatus, OpcacheMemory, OpcacheStatus, PhpStatus,
-    Processes, WorkerStatus,
+    ActiveRequests, ApplicationMemory, ApplicationStatus, Named, OpcacheMemory, OpcacheStatus,
+    PhpActivity, PhpStatus, Processes, WorkerStatus,
 };
 use howdah_routing::snapshot::Snapshot;
+use howdah_sys::log_rate::LogRate;
 use howdah_wire::frame::OpcacheUsage;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
@@ -318,8 +320,8 @@ impl PooledApplication {
             (None, None) => "unloaded",
         };
         let start = if self.shares_start { "shared" } else { "own" };
-        let retired = status.retired.into_iter();
-        let retired = retired.map(|(reason, count)| (reason.name().to_owned(), count)).collect();
+        let retired = status.retired.iter();
+        let retired = retired.map(|(reason, count)| (reason.name().to_owned(), *count)).collect();
         let application = ApplicationStatus {
             processes: Processes {
                 running,
@@ -336,8 +338,28 @@ impl PooledApplication {
             given_up: status.given_up,
             worker: self.boot.clone().map(|worker| WorkerStatus { retired, ..worker }),
             opcache: status.opcache.map(opcache),
+            activity: self.activity(&status),
         };
         (application, php)
+    }
+
+    fn activity(&self, status: &PoolStatus) -> PhpActivity {
+        let retired = status.retired.iter();
+        let mut ends: Named<u64> =
+            retired.map(|(reason, count)| (reason.name().to_owned(), *count)).collect();
+        ends.extend(self.queue.ends.counts());
+        let left_out = [&self.queue.log_rate, &self.queue.request_lines].map(LogRate::all_left_out);
+        PhpActivity {
+            accepted: status.accepted,
+            slow: status.slow,
+            timed_out: self.queue.ends.timed_out(),
+            exhausted: status.max_children_reached,
+            cpu_us: status.cpu_time,
+            memory_peak: status.memory_peak,
+            dropped_lines: left_out.iter().sum(),
+            ends,
+            restarts: self.queue.ends.restarts(),
+        }
     }
 }
 

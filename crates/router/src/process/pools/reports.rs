@@ -11,7 +11,7 @@ use howdah_php_pool::automatic_sizing;
 use howdah_php_pool::automatic_sizing::application::Measurement;
 use howdah_php_pool::automatic_sizing::meter::Activity;
 use howdah_php_pool::output::{self, OutputOwner};
-use howdah_php_pool::queue::Worker;
+use howdah_php_pool::queue::{Queue, Worker};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_php_pool::worker_count::WorkerStage;
 use howdah_pipeline::thread::ThreadCommand;
@@ -96,6 +96,7 @@ impl Pools {
             ControlRequest::Kill { instance, worker } => self.kill(instance, worker),
             ControlRequest::Overdue(slow) => {
                 let (instance, worker) = (slow.instance, slow.worker);
+                self.overdue.insert((instance, worker));
                 self.traces.trace_overdue(slow)?;
                 self.kill(instance, worker)
             }
@@ -240,6 +241,7 @@ impl Pools {
         }
         self.threads
             .send(|| ThreadCommand::Detach { instance: number, reason: problem.to_string() });
+        self.overdue.retain(|(instance, _)| *instance != number);
         if self.retired.remove(number) {
             return;
         }
@@ -265,6 +267,9 @@ impl Pools {
             _ if is_known => {}
             None => log.write(Level::Alert, app.is_out(&message)),
             Some(_) => log.write(Level::Alert, format_args!("\"{name}\" application: {message}")),
+        }
+        if ready_for.is_some() {
+            app.queue.ends.count_restart(true);
         }
         let pause = app.restarts.ended(ready_for);
         app.restart_at = Some(now + pause);
@@ -343,6 +348,10 @@ impl Pools {
         let is_preparing = self.is_preparing_instance(number);
         let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let has_failed = status != Exit::Status(0);
+        let is_late = self.overdue.remove(&(number, worker));
+        if has_failed && let Some(queue) = self.queue_of(number) {
+            queue.ends.count(status, is_late);
+        }
         if has_failed && let Some(name) = self.retired.name(number) {
             log.write(Level::Error, format_args!("\"{name}\" {} {status}", named(pid)));
         }
@@ -377,6 +386,14 @@ impl Pools {
             };
             log.write(Level::Error, format_args!("\"{name}\" {} {status}{more}", named(pid)));
         }
+    }
+
+    /// Returns the queue of an instance, also of a retired one.
+    fn queue_of(&mut self, number: u32) -> Option<Arc<Queue>> {
+        if let Some(app) = self.by_number(number) {
+            return Some(Arc::clone(&app.queue));
+        }
+        self.retired.get(number).map(|(_, queue, _)| Arc::clone(queue))
     }
 
     fn remove_worker(&self, number: u32, worker: WorkerId, pid: u32, status: Exit) {

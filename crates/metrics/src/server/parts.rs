@@ -1,0 +1,166 @@
+//! Metrics of upstreams, TLS, certificates, caches, limits, and parts that are out.
+
+use std::collections::BTreeMap;
+
+use howdah_questions::{CacheStatus, LimitStatus, PartStatus, ServerStatus, Status};
+
+use super::put_date;
+use crate::exposition::{Kind, Writer};
+
+/// Writes the metrics.
+pub(super) fn write(status: &Status, out: &mut Writer) {
+    upstreams(status, out);
+    tls(status, out);
+    caches(status, out);
+    limits(status, out);
+    if let Some(cluster) = &status.cluster {
+        out.begin(
+            Kind::Gauge,
+            "howdah_cluster_connected",
+            "1 if the server for shared purges and limits answers",
+        );
+        out.number(&[], cluster.connected.into());
+    }
+    out.begin(Kind::Gauge, "howdah_parts_out", "Parts of the document that cannot run, by kind");
+    kinds(&status.out, out);
+    out.begin(
+        Kind::Gauge,
+        "howdah_parts_with_warnings",
+        "Parts of the document that will be out soon, or are busy, by kind",
+    );
+    kinds(&status.warnings, out);
+}
+
+fn kinds(parts: &[PartStatus], out: &mut Writer) {
+    let mut kinds = BTreeMap::<&str, u64>::new();
+    parts.iter().for_each(|part| *kinds.entry(&part.kind).or_default() += 1);
+    kinds.into_iter().for_each(|(kind, count)| out.number(&[("kind", kind)], count));
+}
+
+fn upstreams(status: &Status, out: &mut Writer) {
+    let mut one = |kind, family, help, number: &dyn Fn(&ServerStatus) -> u64| {
+        out.begin(kind, family, help);
+        for (upstream, found) in &status.upstreams {
+            for (server, state) in &found.servers {
+                out.number(&[("upstream", upstream), ("server", server)], number(state));
+            }
+        }
+    };
+    one(Kind::Gauge, "howdah_upstream_server_up", "1 if the server gets requests", &|server| {
+        matches!(&*server.state, "up").into()
+    });
+    one(Kind::Counter, "howdah_upstream_tries", "Requests passed to the server", &|server| {
+        server.requests.total
+    });
+    one(Kind::Counter, "howdah_upstream_failures", "Requests that failed there", &|server| {
+        server.failures
+    });
+    one(Kind::Gauge, "howdah_upstream_active_requests", "Requests in progress there", &|server| {
+        server.requests.active
+    });
+}
+
+fn tls(status: &Status, out: &mut Writer) {
+    let listeners =
+        || { status.listeners.iter() }.filter_map(|(name, of)| Some((name, of.tls.as_ref()?)));
+    out.begin(Kind::Counter, "howdah_tls_handshakes", "Handshakes by their result");
+    for (listener, tls) in listeners() {
+        let full = tls.handshakes.saturating_sub(tls.resumed);
+        for (result, count) in [("full", full), ("resumed", tls.resumed), ("failed", tls.failed)] {
+            out.number(&[("listener", listener), ("result", result)], count);
+        }
+    }
+    out.begin(Kind::Counter, "howdah_tls_protocol_handshakes", "Handshakes by version of TLS");
+    for (listener, tls) in listeners() {
+        for (version, count) in &tls.versions {
+            out.number(&[("listener", listener), ("version", version)], *count);
+        }
+    }
+    out.begin(
+        Kind::Gauge,
+        "howdah_certificate_expiry_timestamp_seconds",
+        "Time at which the certificate expires",
+    );
+    for (name, certificate) in &status.certificates {
+        put_date(certificate.expires.as_deref(), &[("certificate", name)], out);
+    }
+    out.begin(
+        Kind::Gauge,
+        "howdah_certificate_renewal_failures",
+        "Attempts to obtain the certificate that failed since the last success",
+    );
+    for (name, certificate) in &status.certificates {
+        if let Some(renewal) = &certificate.renewal {
+            out.number(&[("certificate", name)], renewal.failures.into());
+        }
+    }
+}
+
+fn caches(status: &Status, out: &mut Writer) {
+    out.begin(Kind::Counter, "howdah_cache_requests", "Requests to the cache by their result");
+    for (name, cache) in &status.caches {
+        let CacheStatus { hits, stale, collapsed, misses, bypassed, revalidated, .. } = cache;
+        for (result, count) in [
+            ("hit", hits),
+            ("stale", stale),
+            ("collapsed", collapsed),
+            ("miss", misses),
+            ("bypass", bypassed),
+            ("revalidated", revalidated),
+        ] {
+            out.number(&[("cache", name), ("result", result)], *count);
+        }
+    }
+    let mut one = |kind, family, help, number: &dyn Fn(&CacheStatus) -> Option<u64>| {
+        out.begin(kind, family, help);
+        for (name, cache) in &status.caches {
+            number(cache).into_iter().for_each(|number| out.number(&[("cache", name)], number));
+        }
+    };
+    one(Kind::Counter, "howdah_cache_stored", "Responses that were stored", &|cache| {
+        Some(cache.stored)
+    });
+    one(Kind::Counter, "howdah_cache_purges", "Purges", &|cache| Some(cache.purges));
+    one(Kind::Gauge, "howdah_cache_entries", "Entries in memory", &|cache| Some(cache.entries));
+    one(Kind::Gauge, "howdah_cache_memory_bytes", "Bytes of entries in memory", &|cache| {
+        Some(cache.bytes)
+    });
+    one(Kind::Gauge, "howdah_cache_memory_limit_bytes", "Maximum of these bytes", &|cache| {
+        Some(cache.memory)
+    });
+    one(Kind::Gauge, "howdah_cache_disk_bytes", "Bytes of entries on the disk", &|cache| {
+        cache.disk.map(|disk| disk.disk_bytes)
+    });
+    one(Kind::Counter, "howdah_cache_disk_errors", "Failed operations of the disk", &|cache| {
+        cache.disk.map(|disk| disk.disk_errors)
+    });
+}
+
+fn limits(status: &Status, out: &mut Writer) {
+    let mut one = |kind, family, help, number: &dyn Fn(&LimitStatus) -> u64| {
+        out.begin(kind, family, help);
+        for (name, limit) in &status.limits {
+            out.number(&[("limit", name)], number(limit));
+        }
+    };
+    one(Kind::Counter, "howdah_limit_requests", "Requests with a key of the limit", &|limit| {
+        limit.requests
+    });
+    one(Kind::Counter, "howdah_limit_delayed_requests", "Requests that had to wait", &|limit| {
+        limit.delayed
+    });
+    one(Kind::Counter, "howdah_limit_refused_requests", "Refused requests", &|limit| limit.refused);
+    one(
+        Kind::Counter,
+        "howdah_limit_dry_run_requests",
+        "Requests that a dry run would have refused",
+        &|limit| limit.dry_run,
+    );
+    one(Kind::Gauge, "howdah_limit_keys", "Keys with a debt or a refusal", &|limit| limit.keys);
+    one(
+        Kind::Counter,
+        "howdah_limit_untracked_requests",
+        "Requests whose key was not kept as the table was full",
+        &|limit| limit.untracked,
+    );
+}

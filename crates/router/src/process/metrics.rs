@@ -1,0 +1,72 @@
+//! Writes the metrics of the server for the requests that ask for them. One text is written at a
+//! time, on this thread: router threads go on serving.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use howdah_metrics::{Format, ProcessFacts, page};
+use howdah_pipeline::metrics::MetricsRequest;
+use howdah_routing::snapshot::Snapshot;
+use howdah_sys::packets::to_memory;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::command::Commands;
+
+/// Maximum time to wait for the counts of threads. Those of a thread that is late count next time.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Answers requests until the process ends. All that wait when a text is begun get this text.
+pub(super) fn start(mut requests: UnboundedReceiver<MetricsRequest>, commands: Commands) {
+    spawn_local(async move {
+        let mut waiting = Vec::new();
+        while requests.recv_many(&mut waiting, usize::MAX).await > 0 {
+            // Clients may have left while another text was written.
+            waiting.retain(|(_, done)| !done.is_closed());
+            if !waiting.is_empty() {
+                answer(std::mem::take(&mut waiting), &commands).await;
+            }
+        }
+    });
+}
+
+async fn answer(waiting: Vec<MetricsRequest>, commands: &Commands) {
+    let usage = Rc::clone(&commands.usage);
+    let report = spawn_local(async move { usage.report().await });
+    let _ = timeout(MAX_WAIT, report).await;
+    let status = commands.status().await;
+    let mut totals = commands.usage.totals.borrow_mut();
+    totals.keep_names(&names(&commands.shared.snapshot.load()));
+    let process = process_facts(commands);
+    let mut texts = HashMap::<Format, Bytes>::new();
+    for (format, done) in waiting {
+        let write = || page(&status, &totals, &process, format).into();
+        let text = texts.entry(format).or_insert_with(write);
+        let _ = done.send(text.clone());
+    }
+}
+
+fn process_facts(commands: &Commands) -> ProcessFacts {
+    let limit = commands.shared.descriptors.get();
+    // The kernel gives out the lowest descriptor that is free. Which ones are open, it tells nobody:
+    // the process is not dumpable.
+    let newest = to_memory(b"").ok().map(|file| file.as_raw_fd());
+    ProcessFacts {
+        descriptors: newest.and_then(|newest| u64::try_from(newest).ok()),
+        max_descriptors: Some(limit).filter(|limit| *limit < u64::MAX),
+        refused_since: Some(commands.refused_since.get()).filter(|since| *since > 0),
+    }
+}
+
+/// Returns the names of a document that requests are counted for.
+fn names(snapshot: &Snapshot) -> BTreeSet<&str> {
+    let routes = snapshot.routes.keys();
+    let listeners = snapshot.listeners.keys();
+    let applications = snapshot.applications.keys().chain(snapshot.fastcgi.keys());
+    let upstreams = snapshot.upstreams.keys();
+    routes.chain(listeners).chain(applications).chain(upstreams).map(String::as_str).collect()
+}
