@@ -268,9 +268,42 @@ fn visible<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 /// Reads a process; `None` if it has ended or is not visible.
 fn read_process(pid: u32) -> io::Result<Option<Process>> {
     let stat = visible(process::read_proc_file(pid, "stat"))?;
-    let Some((state, parent)) = stat.and_then(|stat| parse_stat(&stat)) else { return Ok(None) };
-    let is_stopped = matches!(state, b'T' | b't' | b'D');
-    Ok((!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, is_stopped }))
+    let Some(stat) = stat else { return Ok(None) };
+    let Some((state, parent)) = parse_stat(&stat) else { return Ok(None) };
+    let is_stopped = match state {
+        b'Z' | b'X' if thread_count(&stat) <= 1 => return Ok(None),
+        // Its first thread has ended, and others go on.
+        b'Z' | b'X' => are_threads_stopped(pid)?,
+        state => is_stop(state),
+    };
+    Ok(Some(Process { pid, parent, is_stopped }))
+}
+
+/// Returns true if no thread of a process runs.
+fn are_threads_stopped(pid: u32) -> io::Result<bool> {
+    for entry in visible(fs::read_dir(format!("/proc/{pid}/task")))?.into_iter().flatten() {
+        let thread = visible(entry)?.and_then(|entry| id_of(&entry));
+        let stat =
+            thread.map(|thread| process::read_proc_file(pid, &format!("task/{thread}/stat")));
+        let stat = stat.map(visible).transpose()?.flatten();
+        let state = stat.and_then(|stat| Some(parse_stat(&stat)?.0));
+        if state.is_some_and(|state| !is_stop(state) && !matches!(state, b'Z' | b'X')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns true for the states of a thread that is stopped, or in an uninterruptible system call.
+fn is_stop(state: u8) -> bool {
+    matches!(state, b'T' | b't' | b'D')
+}
+
+/// Returns the number of threads in the text of `/proc/PID/stat`. A process whose first thread has
+/// ended is shown like one that has ended, but has others.
+fn thread_count(stat: &str) -> u32 {
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
+    fields.and_then(|mut fields| fields.nth(17)?.parse().ok()).unwrap_or(0)
 }
 
 /// Parses the state and the parent in the text of /proc/PID/stat. The name of the program, in
@@ -371,6 +404,33 @@ mod tests {
             shell.wait().unwrap();
             wait_for_end(tree);
         }
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_ends_too() {
+        // The program and its child end their first thread (60 is exit(2) of x86-64).
+        let program = "import ctypes, os, threading, time\n\
+            os.fork()\n\
+            threading.Thread(target=lambda: time.sleep(600)).start()\n\
+            ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)";
+        let python = Command::new("python3").args(["-c", program]).stdout(Stdio::null()).spawn();
+        let Ok(mut python) = python else {
+            return howdah_requirements::skipped("there is no python3");
+        };
+        let is_without_first = |process: &Process| {
+            let stat = process::read_proc_file(process.pid, "stat").unwrap_or_default();
+            parse_stat(&stat).is_some_and(|(state, _)| state == b'Z') && thread_count(&stat) == 2
+        };
+        let begun = Instant::now();
+        let mut tree = Vec::new();
+        while tree.len() < 2 || !tree.iter().all(is_without_first) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{tree:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            tree = Snapshot::take().unwrap().tree(python.id());
+        }
+        kill(python.id());
+        python.wait().unwrap();
+        wait_for_end(&tree);
     }
 
     #[test]
