@@ -28,6 +28,7 @@ use howdah_sys::plain::{Plain, without_numbers};
 const PERMANENT_FAILURE: u8 = 78;
 
 fn main() -> ExitCode {
+    howdah_sys::process::read_auxiliary_vector();
     let title = std::env::args_os().next().unwrap_or_default();
     if title == howdah_supervisor::ROUTER_TITLE {
         return internal(howdah_router::process::run);

@@ -223,12 +223,18 @@ pub fn prefer_when_memory_runs_out(amount: i32) -> io::Result<()> {
     fs::write(FILE, now.saturating_add(amount).min(1000).to_string())
 }
 
+/// Reads the auxiliary vector, which `rustix` keeps for this process and its forks. Before Linux 6.4
+/// it is read from `/proc/self/auxv`, which belongs to root once the process has changed its user.
+/// Must be called first.
+pub fn read_auxiliary_vector() {
+    let _ = rustix::param::page_size();
+}
+
 /// Prevents other processes of the same user from tracing this one, reading its memory and taking
 /// its descriptors, and excludes its memory from core files (`PR_SET_DUMPABLE`). Inherited by
 /// forks, reset by exec.
 pub fn deny_tracing() -> io::Result<()> {
-    // Reads the auxiliary vector now: its file belongs to root afterwards (Linux before 6.4).
-    let _ = rustix::param::page_size();
+    read_auxiliary_vector();
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
