@@ -219,10 +219,32 @@ fn commands_know_the_application_that_sites_share() {
     for row in listed.as_array().unwrap() {
         assert_eq!((&row["state"], &row["processes"]), (&json!("loaded"), &json!(1)), "{row}");
         assert!(row["shared"].as_str().unwrap().starts_with("shared:tree:"), "{row}");
+        let other = if row["name"] == "a" { "b" } else { "a" };
+        assert_eq!(row["shared_with"], json!([other]), "{row}");
+        assert!(row["php"].as_str().unwrap().contains('.'), "{row}");
     }
+    let table = command(&server, &["site", "list"]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert_eq!(table.matches("B* ").count(), 2, "{table}");
+    assert!(table.ends_with("\n* one PHP for all of: a, b\n"), "{table}");
+    let shown = command(&server, &["site", "show", "b"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("application shared:tree:") && shown.contains("all of: a, b"),
+        "{shown}"
+    );
+    assert_eq!(command(&server, &["site", "check"]).status.code(), Some(0));
+    let usage = || server.control("GET", "/usage", "").succeeded()["sites"].clone();
+    eventually("each site has its own counts of requests", || {
+        let usage = usage();
+        (usage["a"]["requests"] == 1 && usage["b"] == Value::Null).then_some(())
+    });
     let restarted = command(&server, &["site", "restart", "a", "b"]);
     let text = String::from_utf8_lossy(&restarted.stdout).into_owned();
-    assert_eq!(text.matches("restarted, with the sites that share its PHP").count(), 2, "{text}");
+    for (site, other) in [("a", "b"), ("b", "a")] {
+        let line = format!("{site}: restarted, with the sites that share its PHP: {other}\n");
+        assert!(text.contains(&line), "{text}");
+    }
     eventually("both have another process", || {
         (pid(&server, "a") != served && pid(&server, "b") != served).then_some(())
     });

@@ -49,7 +49,7 @@ pub(crate) use left_out::read_left_out;
 pub use left_out::{LeftOut, watched_by_left_out};
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
-pub use shared::{SHARED, application_of_site};
+pub use shared::{SHARED, application_of_site, sites_of_application};
 pub use site_files::{SiteFiles, site_files, with_only_sites};
 pub use sites::{SiteParts, SiteProblem, http_only, switch_on_https};
 pub use tables::{expand_tables, watched_by_tables};

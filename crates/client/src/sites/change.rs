@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use howdah_config::include::application_of_site;
+use howdah_config::include::{application_of_site, sites_of_application};
 use serde_json::Value;
 
 use super::document::{Document, Running};
 use super::{edit, file, text};
 use crate::client::encode;
 use crate::failure::Failure;
-use crate::output::write_out;
+use crate::output::{printable, write_out};
 
 /// Serves sites, or answers their requests with a page for maintenance.
 pub(super) fn enable(document: &Document, names: &[String], is_on: bool) -> Result<(), Failure> {
@@ -91,8 +91,15 @@ pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failu
             write_out(&format!("{name}: has no PHP to restart\n"))?;
             continue;
         };
-        let is_own = application == name;
-        let with = if is_own { "" } else { ", with the sites that share its PHP" };
+        let sharing = sites_of_application(&config, application);
+        let others: Vec<_> = sharing.into_iter().filter(|other| other != name).collect();
+        let with = match (application == name, &*others) {
+            (true, _) => String::new(),
+            (false, []) => ", which shares its PHP with no other site at present".to_owned(),
+            (false, others) => {
+                format!(", with the sites that share its PHP: {}", printable(&others.join(", ")))
+            }
+        };
         if !restarted.insert(application) {
             write_out(&format!("{name}: restarted{with}\n"))?;
             continue;

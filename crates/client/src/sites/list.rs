@@ -1,8 +1,9 @@
 //! `howdah site list`: the state of all sites.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use howdah_config::include::application_of_site;
+use howdah_config::include::{application_of_site, sites_of_application};
 use howdah_questions::{CertificateStatus, Named, SiteTraffic, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +12,9 @@ use super::document::{Document, Running, hosts, name_of, problem_of};
 use crate::failure::Failure;
 use crate::output::{json_text, printable, write_out};
 use crate::status::{columns, size};
+
+/// Maximum number of names of sites in a line.
+const MAX_LISTED: usize = 5;
 
 /// Facts about a site. Unknown ones are left out.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -33,6 +37,9 @@ pub(super) struct Row {
     /// Name of the application that the site shares with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<String>,
+    /// Names of the other sites that share it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shared_with: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processes: Option<u64>,
     /// Bytes.
@@ -98,6 +105,9 @@ impl Facts<'_> {
         let hosts: Vec<_> = hosts(site).into_iter().map(str::to_owned).collect();
         // Processes, memory and requests are those of all sites that share the application.
         let application_name = application_of_site(&self.config, name).unwrap_or(name);
+        let is_shared = application_name != name;
+        let others = is_shared.then(|| sites_of_application(&self.config, application_name));
+        let others = others.into_iter().flatten().filter(|other| *other != name);
         let application = self.status.and_then(|one| one.applications.get(application_name));
         let php = self.status.and_then(|status| status.php.get(application_name));
         let own = application.and_then(|application| application.problem.clone());
@@ -122,7 +132,8 @@ impl Facts<'_> {
             root: text("root"),
             user: text("user"),
             php: application.and_then(|_| self.php(application_name)),
-            shared: (application_name != name).then(|| application_name.to_owned()),
+            shared: is_shared.then(|| application_name.to_owned()),
+            shared_with: others.map(str::to_owned).collect(),
             processes: application.map(|application| application.processes.running),
             memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
             requests: self.pools.get(application_name).and_then(|pool| pool.accepted_conn),
@@ -206,7 +217,10 @@ fn table(rows: &[Row]) -> String {
             printable(&row.name),
             printable(&row.state),
             known(row.php.as_deref().map(printable)),
-            known(row.memory.map(size)),
+            known(row.memory.map(|memory| match row.shared {
+                Some(_) => format!("{}*", size(memory)),
+                None => size(memory),
+            })),
             known(row.requests_per_second.map(|rate| format!("{rate:.1}"))),
             known(row.errors.map(|number| number.to_string())),
             known(row.certificate.as_deref().map(date)),
@@ -214,6 +228,7 @@ fn table(rows: &[Row]) -> String {
         ]
     }));
     let mut text = columns(&cells, &[0, 1, 2, 6, 7]);
+    text.push_str(&shared(rows));
     for row in rows {
         if let Some(problem) = &row.problem {
             text.push_str(&format!(
@@ -224,6 +239,26 @@ fn table(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+/// Returns a line for each application that sites share: its memory is that of all of them.
+fn shared(rows: &[Row]) -> String {
+    let mut lines = BTreeMap::new();
+    for row in rows {
+        let Some(application) = &row.shared else { continue };
+        lines.entry(application).or_insert_with(|| {
+            let mut sites: Vec<_> = row.shared_with.iter().chain([&row.name]).collect();
+            sites.sort_unstable();
+            let count = sites.len();
+            let first = sites.into_iter().take(MAX_LISTED).map(|name| printable(name));
+            let mut names: Vec<_> = first.collect();
+            if count > MAX_LISTED {
+                names.push(format!("and {} more", count - MAX_LISTED));
+            }
+            format!("* one PHP for all of: {}\n", names.join(", "))
+        });
+    }
+    lines.into_values().collect()
 }
 
 /// Returns the first host, unless the site is named after it, and the number of the others.

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use howdah_config::include::application_of_site;
 use howdah_sys::regular_file;
 
 use super::document::{Document, Running};
@@ -33,13 +34,14 @@ pub(super) fn run(
         Err(_) if document.sites.named.iter().any(|named| named == name) => String::new(),
         Err(failure) => return Err(failure),
     };
-    let Some(Running { status, .. }) = &document.server else {
+    let Some(Running { client, status }) = &document.server else {
         let document = document.file.display();
         return Err(Failure::Unreachable(format!(
             "no server with {document} runs, which would say where its log is"
         )));
     };
-    let filter = Filter::new(name, &file);
+    let config = client.request("GET", "/config", b"").unwrap_or_default();
+    let filter = Filter::new(name, &file, application_of_site(&config, name));
     let log = status.files.as_ref().map(|files| files.log.as_str()).unwrap_or_default();
     match log {
         "journald" => journal(filter, follow, lines),
@@ -56,21 +58,29 @@ pub(super) fn run(
 struct Filter {
     /// What a line about the site contains.
     words: [String; 3],
+    /// The application that the site shares with others. Lines about it are about all of them,
+    /// unless they name a site.
+    shared: Option<String>,
     /// The last record was one about the site: indented lines continue it.
     is_inside: bool,
 }
 
 impl Filter {
-    fn new(name: &str, file: &str) -> Filter {
+    /// Chooses the lines about a site and its application, which it may share with others.
+    fn new(name: &str, file: &str, application: Option<&str>) -> Filter {
+        let shared = application.filter(|application| *application != name);
+        let shared = shared.map(|application| format!("\"{application}\""));
         let words = [format!("\"{name}\""), format!("/{name}/"), file.to_owned()];
-        Filter { words, is_inside: false }
+        Filter { words, shared, is_inside: false }
     }
 
     /// Returns true for a line about the site.
     fn takes(&mut self, line: &str) -> bool {
         if !line.starts_with([' ', '\t']) {
             let mut words = self.words.iter().filter(|word| !word.is_empty());
-            self.is_inside = words.any(|word| line.contains(word.as_str()));
+            let shared = self.shared.as_ref().filter(|_| !line.contains(" of site \""));
+            self.is_inside = words.any(|word| line.contains(word.as_str()))
+                || shared.is_some_and(|shared| line.contains(shared.as_str()));
         }
         self.is_inside
     }
@@ -172,12 +182,14 @@ mod tests {
     #[test]
     fn lines_that_name_the_site_and_their_continuations_are_shown() {
         let log = "1 \"shop\" application 5 died\n    at index.php\n2 \"shop2\" application\n\
-                   \u{20}   at other\n3 /etc/sites/shop.json: line 1\n4 \"/routes/shop/0\": x\n5 cut";
+                   \u{20}   at other\n3 /etc/sites/shop.json: line 1\n4 \"/routes/shop/0\": x\n\
+                   5 \"shared:wp:11\"\n6 \"shared:wp:1\" application 7 died\n\
+                   7 \"shared:wp:1\" application 8 of site \"b\": GET /\n8 cut";
         let mut lines = Vec::new();
-        let mut filter = Filter::new("shop", "/etc/sites/shop.json");
+        let mut filter = Filter::new("shop", "/etc/sites/shop.json", Some("shared:wp:1"));
         let length = read(&mut log.as_bytes(), &mut filter, |line| lines.push(line)).unwrap();
         let shown: Vec<_> = lines.iter().map(|line| line.trim_start().get(..1)).collect();
-        assert_eq!(shown, [Some("1"), Some("a"), Some("3"), Some("4")]);
-        assert_eq!(length as usize, log.len() - "5 cut".len());
+        assert_eq!(shown, [Some("1"), Some("a"), Some("3"), Some("4"), Some("6")]);
+        assert_eq!(length as usize, log.len() - "8 cut".len());
     }
 }

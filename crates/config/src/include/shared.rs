@@ -24,6 +24,16 @@ pub fn application_of_site<'d>(document: &'d Value, site: &str) -> Option<&'d st
     applications.keys().find(is_used).map(String::as_str)
 }
 
+/// Returns the names of the sites of a document that have this application, sorted.
+pub fn sites_of_application<'d>(document: &'d Value, application: &str) -> Vec<&'d str> {
+    let routes = document.get("routes").and_then(Value::as_object);
+    let names = routes.into_iter().flatten().map(|(name, _)| name.as_str());
+    let is_of = |name: &&str| application_of_site(document, name) == Some(application);
+    let mut names: Vec<_> = names.filter(|name| !name.contains('/')).filter(is_of).collect();
+    names.sort_unstable();
+    names
+}
+
 /// Returns true if a part of a document passes requests to an application that sites share.
 fn passes_to(part: &Value, application: &str) -> bool {
     match part {
@@ -94,5 +104,8 @@ mod tests {
         assert_eq!(of("b"), Some("shared:wp:1"));
         assert_eq!(of("c"), Some("shared:wp:11"));
         assert_eq!((of("d"), of("e")), (None, None));
+        let sites = |application| sites_of_application(&document, application);
+        assert_eq!((sites("a"), sites("shared:wp:1")), (vec!["a"], vec!["b"]));
+        assert_eq!((sites("shared:wp:11"), sites("x")), (vec!["c"], vec![]));
     }
 }
