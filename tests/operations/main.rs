@@ -7,6 +7,7 @@ mod environment;
 mod failed_upgrades;
 mod full_disks;
 mod hung_router;
+mod last_requests;
 mod log_rotation;
 mod metrics;
 mod problems;

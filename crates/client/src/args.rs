@@ -1,5 +1,6 @@
 //! Arguments of the commands that use the control API.
 
+pub mod requests;
 pub(crate) mod sites;
 pub mod usage;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use self::requests::RequestsArgs;
 use self::sites::{PhpArgs, SiteArgs};
 
 /// The server and its token.
@@ -366,6 +368,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Show the processes of applications periodically, like top(1)
     Top(TopArgs),
+    /// Show the last requests of a running server, with the parts of their times
+    Requests(RequestsArgs),
     /// Show the limits of a running server, and the clients that they refuse
     Limits(LimitsArgs),
     /// Show and purge the stored pages of a running server

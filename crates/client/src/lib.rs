@@ -19,6 +19,7 @@ mod limits;
 mod output;
 mod ping;
 mod pools;
+mod requests;
 mod sites;
 mod status;
 mod top;
@@ -94,6 +95,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
             print_outcome(&answer)?;
             tell_parts_out(&client.read::<Status>(answer)?, args.tolerant)
         }
+        Command::Requests(args) => requests::run(&args),
         Command::Restart(args) => restart(&args),
         Command::Site(args) => sites::run(args, machine),
         Command::Php(args) => sites::php(&args, machine),

@@ -82,6 +82,13 @@ pub(crate) static SETTINGS: Shape = Shape {
         Key::new("metrics", Kind::Object(&METRICS), "Metrics of the whole server for Prometheus")
             .default("none")
             .details("See [Metrics](#metrics)"),
+        Key::new(
+            "last_requests",
+            Kind::Integer(0, MAX_LAST_REQUESTS),
+            "Number of requests that are kept in memory for `howdah requests`",
+        )
+        .default("10000")
+        .details("See [Last requests](../monitor.md#last-requests); 0 for none"),
         Key::new("js_module", Kind::Texts, "Modules of JavaScript").unavailable(),
         Key::new("telemetry", Kind::Named(&Kind::Text), "OpenTelemetry").unavailable(),
     ]],
@@ -228,6 +235,12 @@ static HTTP: Shape = Shape {
     ]],
 };
 
+/// Maximum of `last_requests`.
+const MAX_LAST_REQUESTS: i64 = 1_000_000;
+
+/// Default of `last_requests`.
+const LAST_REQUESTS: usize = 10_000;
+
 /// Maximum of `large_header_buffer_size`: the server keeps request heads in memory.
 const MAX_HEAD_BUFFER_BYTES: i64 = 16 << 20;
 
@@ -272,6 +285,8 @@ pub struct Settings {
     pub smtp: Option<Smtp>,
     /// Listeners for metrics.
     pub metrics: Metrics,
+    /// Number of requests that are kept in memory.
+    pub last_requests: usize,
     /// Settings of HTTP.
     pub http: HttpSettings,
 }
@@ -367,6 +382,7 @@ impl Settings {
             cluster: None,
             smtp: None,
             metrics: Metrics::default(),
+            last_requests: LAST_REQUESTS,
             http,
         }
     }
@@ -381,6 +397,7 @@ impl Settings {
             cluster: object.read("cluster", Cluster::read)?,
             smtp: object.read("smtp", Smtp::read)?,
             metrics: object.read("metrics", Metrics::read)?.unwrap_or_default(),
+            last_requests: object.integer("last_requests")?.unwrap_or(LAST_REQUESTS),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,
                 None => HttpSettings::new(&node.scope.defaults),

@@ -32,6 +32,7 @@ mod private_key;
 pub mod process;
 mod refusal;
 mod reply;
+mod requests;
 pub mod socket;
 mod store;
 mod token;

@@ -56,6 +56,11 @@ pub enum Refusal {
         /// The reason.
         detail: String,
     },
+    /// The query of the path has a mistake.
+    InvalidQuery {
+        /// The reason.
+        detail: String,
+    },
     /// The path has other methods.
     InvalidMethod {
         /// The allowed methods.

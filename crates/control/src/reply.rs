@@ -201,6 +201,7 @@ impl From<Refusal> for Reply {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
             }
             Refusal::InvalidPurge { detail } => error(400, "Invalid purge.").detail(detail),
+            Refusal::InvalidQuery { detail } => error(400, "Invalid query.").detail(detail),
             Refusal::InvalidReload => error(400, "Invalid reload.").detail(
                 "the body must be empty, or {\"restart\": true} to restart all \
                          applications",

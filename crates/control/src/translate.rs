@@ -12,6 +12,7 @@ use crate::change::Change;
 use crate::command::Command;
 use crate::path::Path;
 use crate::refusal::Refusal;
+use crate::requests;
 
 /// Translates a request. `target` is the request target as received; the body must be complete.
 pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, Refusal> {
@@ -37,7 +38,12 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
                 let question = Question::Usage { month: rest.first().cloned() };
                 Ok(Command::Ask { question, part: rest.get(1..).unwrap_or_default().into() })
             }
-            "pools" | "status" | "usage" => Err(Refusal::InvalidMethod { allow: "GET" }),
+            "requests" if method == b"GET" => {
+                Ok(Command::Ask { question: requests::read(target)?, part: rest.into() })
+            }
+            "pools" | "requests" | "status" | "usage" => {
+                Err(Refusal::InvalidMethod { allow: "GET" })
+            }
             _ => Err(Refusal::NoSuchValue),
         },
     }

@@ -10,8 +10,9 @@ mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_access_log::{AccessLog, LineBuffer, LogFile, Sent};
 use howdah_files::{Files, Watched};
@@ -19,7 +20,7 @@ use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
 use howdah_limits::in_progress::InProgress;
 use howdah_limits::rules::Admission;
-use howdah_metrics::{FinishedRequest, Tally};
+use howdah_metrics::{Filter, FinishedRequest, KeptRequests, Ring, Tally};
 use howdah_php_pool::thread::PhpThread;
 use howdah_routing::htaccess_state::compiled::KnownDirectives;
 use howdah_routing::htaccess_state::head::Head;
@@ -73,6 +74,8 @@ pub struct RouterThread {
     pub listeners: Listeners,
     /// Counts of finished requests.
     tally: Tally,
+    /// The last requests.
+    ring: Ring,
     /// Lines of the access log that wait to be written.
     lines: RefCell<LineBuffer>,
     /// Time of the last write to an access log.
@@ -112,6 +115,8 @@ impl RouterThread {
             handles,
             listeners: Listeners::default(),
             tally: Tally::default(),
+            // As of ids, below.
+            ring: Ring::new(wall_seconds() << 20),
             lines: RefCell::default(),
             lines_written: Cell::new(None),
             limits: RefCell::default(),
@@ -150,10 +155,23 @@ impl RouterThread {
         id
     }
 
-    /// Counts a request for its site, or for its listener if none is known: names of the document,
+    /// Keeps a request and counts it for its site, or for its listener if none is known: names of the document,
     /// and never of a client.
     pub fn count(&self, listener: &Arc<str>, record: &RequestRecord<'_>) {
-        FinishedRequest::of(listener, record, |request| self.tally.add(&request));
+        let wanted = self.shared.snapshot.load().config.settings.last_requests;
+        let places = wanted.div_ceil(self.shared.threads.load(Relaxed).max(1));
+        FinishedRequest::of(listener, record, |request| {
+            self.tally.add(&request);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.ring.keep(&request, now, places);
+        });
+    }
+
+    /// Returns the last requests of a filter.
+    pub fn list_requests(&self, filter: &Filter) -> KeptRequests {
+        let thread = self.php.number();
+        let (requests, last) = self.ring.list(filter, thread as usize);
+        KeptRequests { thread, requests, last }
     }
 
     /// Takes the counts since the last call.

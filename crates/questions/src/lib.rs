@@ -9,6 +9,7 @@
 mod applications;
 mod bytes;
 mod caches;
+mod last_requests;
 mod purge;
 mod question;
 mod status;
@@ -20,6 +21,7 @@ use indexmap::IndexMap;
 
 pub use applications::*;
 pub use caches::*;
+pub use last_requests::*;
 pub use purge::Purge;
 pub use question::{Question, Subject};
 pub use status::*;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bytes;
+use crate::last_requests::RequestFilter;
 use crate::purge::Purge;
 
 /// A question to the router, or an order that it carries out at once. A `cache` of `None` means all
@@ -18,6 +19,8 @@ pub enum Question {
         /// The month, such as `2026-11`; this one if `None`.
         month: Option<String>,
     },
+    /// The last requests of clients.
+    LastRequests(RequestFilter),
     /// The pools of applications by name, with the names of `fpm_get_status()`.
     Pools {
         /// The application; all if `None`.
@@ -79,9 +82,11 @@ impl Question {
     /// Returns the subject of the question.
     pub fn subject(&self) -> Subject<'_> {
         match self {
-            Question::Ping | Question::Status | Question::Usage { .. } | Question::Pools { .. } => {
-                Subject::Server
-            }
+            Question::Ping
+            | Question::Status
+            | Question::Usage { .. }
+            | Question::LastRequests(_)
+            | Question::Pools { .. } => Subject::Server,
             Question::Tuning { application } | Question::Restart { application } => {
                 Subject::Application(application)
             }

@@ -27,6 +27,7 @@ mod disk;
 mod event_loop;
 mod hello;
 mod last_minute;
+mod last_requests;
 mod link;
 mod listeners;
 mod logs;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use howdah_http::drain::HandedOver;
 use howdah_http::usage::Used;
-use howdah_metrics::Counts;
+use howdah_metrics::{Counts, Filter, KeptRequests};
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_routing::snapshot::Snapshot;
 use howdah_upstream::servers::upstream::Upstream;
@@ -72,6 +72,13 @@ pub enum ThreadCommand {
     },
     /// Show that the thread works, and hand over its counts.
     Ping(oneshot::Sender<Handover>),
+    /// List the last requests of the thread.
+    ListRequests {
+        /// Which of them.
+        filter: Arc<Filter>,
+        /// Takes the list.
+        done: oneshot::Sender<KeptRequests>,
+    },
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.

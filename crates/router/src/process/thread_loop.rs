@@ -90,6 +90,9 @@ async fn carry_out_commands(
                     thread.count_again(unread);
                 }
             }
+            ThreadCommand::ListRequests { filter, done } => {
+                let _ = done.send(thread.list_requests(&filter));
+            }
             ThreadCommand::Serve(accepted) => connection::start(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));
