@@ -217,9 +217,8 @@ async fn serve_tls(
     match shaken {
         HandshakeOutcome::Encrypted(stream, facts) => {
             stream.transport().acknowledge();
-            tls.counters().handshakes.fetch_add(1, Relaxed);
-            tls.counters().resumed.fetch_add(u64::from(facts.is_resumed), Relaxed);
-            tls.counters().tls12.fetch_add(u64::from(facts.protocol == "TLSv1.2"), Relaxed);
+            // A reference to the facts would keep room for them in the task.
+            count_handshake(&tls, facts.protocol, facts.is_resumed);
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             if stream.session().alpn_protocol() == Some(b"h2") {
@@ -241,6 +240,13 @@ async fn serve_tls(
             handler.log_client_error(&info, format_args!("TLS handshake: {error}"));
         }
     }
+}
+
+fn count_handshake(tls: &TlsListener, protocol: &str, is_resumed: bool) {
+    let counters = tls.counters();
+    counters.handshakes.fetch_add(1, Relaxed);
+    counters.resumed.fetch_add(u64::from(is_resumed), Relaxed);
+    counters.tls12.fetch_add(u64::from(protocol == "TLSv1.2"), Relaxed);
 }
 
 #[cfg(test)]
