@@ -24,6 +24,7 @@ pub mod include;
 pub mod mail;
 pub mod php;
 pub mod proxy;
+pub mod sites;
 pub mod supervisor;
 pub mod sys;
 pub mod wire;
@@ -84,6 +85,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("php_response", php::response),
     ("php_script", php::script),
     ("proxy_response", proxy::response),
+    ("sites_composer", sites::composer),
     ("supervisor_router", supervisor::router),
     ("sys_log", sys::log),
     ("wire_dns", wire::dns),

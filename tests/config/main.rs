@@ -20,3 +20,4 @@ mod php_versions;
 mod reload;
 mod shared_sites;
 mod sites;
+mod sites_php;

@@ -281,3 +281,47 @@ fn a_root_that_does_not_answer_keeps_no_other_site_from_starting() {
     drop(hanging);
     eventually("the site is served", || (get(&server, "hung.example").status == 200).then_some(()));
 }
+
+#[test]
+fn one_mistake_among_500_files_is_named_with_its_file_line_and_cure() {
+    let server = serve(&["a"]);
+    let shared = directory(&server.site, "a");
+    for number in 0..499 {
+        let host = format!("s{number}.example");
+        write(&server.site, &format!("s{number}"), &json!({"hosts": [host], "root": shared}));
+    }
+    assert!(reload(&server).status.success());
+    let a = process(&server, "a");
+    let wrong = file(&server.site, "s250");
+    let of_s250 = |line: &str| {
+        format!(
+            "{{\n  \"hosts\": [\"s250.example\"],\n  \"root\": {},\n  {line}\n}}\n",
+            json!(shared)
+        )
+    };
+    for (line, cure) in [
+        ("\"users\": \"www-data\"", "unknown key \"users\"; did you mean \"user\"?"),
+        ("\"limits\": { \"mail\": 0 }", "/limits/mail: "),
+        ("\"enabled\" true", "a colon is expected"),
+    ] {
+        fs::write(&wrong, of_s250(line)).unwrap();
+        let place = wrong.display().to_string();
+        let named = |told: &str, by: &str| {
+            let lines: Vec<_> = told.lines().filter(|line| line.contains("/sites/s")).collect();
+            assert_eq!(lines.len(), 1, "{by}: {told}");
+            let line = lines[0];
+            assert!(line.contains(&place) && line.contains(cure), "{by}: {cure}: {line}");
+            assert!(line.contains("line 4, ") || line.contains("line 5, "), "{by}: {line}");
+        };
+        let output = reload(&server);
+        assert_eq!(output.status.code(), Some(4));
+        named(&String::from_utf8_lossy(&output.stderr), "reload");
+        let document = server.site.root().with_file_name("config.json");
+        let check = programs::run(Command::new(programs::howdah()).arg("check").arg(document));
+        assert_eq!(check.status.code(), Some(1), "{check:?}");
+        named(&String::from_utf8_lossy(&check.stderr), "check");
+        let response = get(&server, "s250.example");
+        assert_eq!(response.status, 200, "the last good version is served");
+        assert_eq!(process(&server, "a"), a);
+    }
+}

@@ -27,6 +27,10 @@ PACKAGES = {
     "mediawiki": ("mediawiki", "phpX.Y-cli", "phpX.Y-sqlite3", "phpX.Y-intl"),
     "phpmyadmin": ("dbconfig-no-thanks", "phpmyadmin"),
     "roundcube": ("dbconfig-no-thanks", "roundcube-sqlite3", "roundcube-core", "phpX.Y-intl"),
+    "shaarli": ("shaarli", "phpX.Y-intl"),
+    "simplesamlphp": ("simplesamlphp",),
+    "ttrss": ("dbconfig-no-thanks", "tt-rss", "mariadb-client-core", "phpX.Y-intl"),
+    "phpliteadmin": ("phpliteadmin", "phpX.Y-sqlite3"),
 }
 FRAMEWORKS = {
     "symfony": ("php-symfony-framework-bundle", "php-symfony-runtime", "php-symfony-twig-bundle",

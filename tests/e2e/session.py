@@ -10,7 +10,7 @@ from machine import FRAMEWORKS
 from report import Stop, describe
 
 DATABASES = {"wordpress": "wordpress", "wordpress_htaccess": "wordpress_htaccess", "wordpress_cache": "wordpress_cache",
-             "adminer": "ledger", "phpmyadmin": "stable"}
+             "adminer": "ledger", "phpmyadmin": "stable", "ttrss": "feeds"}
 
 
 class Session:

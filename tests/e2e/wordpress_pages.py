@@ -28,6 +28,7 @@ MASKS = (
          "help on rewriting, shown where the server is not Apache", b""),
     Mask(rb'"activePostLock":"\d+:\d+"', "when the editor was opened"),
     Mask(rb'"time":"\d{10}"', "the time of the answer"),
+    Mask(rb"time is <code>[-0-9: ]{19}</code>", "the time of the answer"),
 )
 
 ACCEPTED = (

@@ -216,6 +216,23 @@ fn a_site_that_cannot_be_added_leaves_nothing_behind() {
         let sites = fs::read_dir(file(&server, "a").parent().unwrap()).unwrap();
         assert_eq!(sites.count(), 1, "{words:?}");
     }
+    let script = directory(&server, "script").join("index.php");
+    let before = fs::metadata(&script).unwrap();
+    for (root, expected) in [
+        (script.to_str().unwrap(), "is not a directory; name the directory that holds the site"),
+        ("/", "\"/\" has files of the system"),
+        ("/etc", "\"/etc\" has files of the system"),
+        ("/home", "\"/home\" has files of the system or of others"),
+    ] {
+        let words = ["site", "add", "b.example", "--root", root];
+        let problem = complaint(&run(&server, &words));
+        assert!(problem.contains(expected), "{expected}: {problem}");
+    }
+    let after = fs::metadata(&script).unwrap();
+    assert_eq!(
+        (after.mode(), after.uid(), after.gid()),
+        (before.mode(), before.uid(), before.gid())
+    );
     for words in [
         &["../b"][..],
         &["b.example", "--name", "../b"],
@@ -228,6 +245,20 @@ fn a_site_that_cannot_be_added_leaves_nothing_behind() {
         assert_eq!(run(&server, &words).status.code(), Some(2), "{words:?}");
     }
     assert!(get(&server, "a.example").text().starts_with("a "));
+}
+
+#[test]
+fn notes_about_a_site_are_told_when_it_is_checked() {
+    let server = serve();
+    add(&server, "a");
+    let project = json!({"require": {"php": "^99"}}).to_string();
+    let root = server.site.root().with_file_name("root-of-a");
+    fs::write(root.join("composer.json"), project).unwrap();
+    let output = run(&server, &["site", "check"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let expected = format!("note: {}: line ", file(&server, "a").display());
+    assert!(told.contains(&expected) && told.contains("no installed version is"), "{told}");
 }
 
 #[test]

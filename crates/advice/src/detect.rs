@@ -4,8 +4,10 @@
 //!    served.
 //! 2. `wp-includes/version.php` or `wp-load.php`: WordPress.
 //! 3. `index.php`: a front controller in the directory itself.
-//! 4. Any `*.php` file: scripts that are requested by their names.
-//! 5. Otherwise: static files.
+//! 4. `www/index.php` (or `htdocs`, `pub`, …) in a project of a framework or of Composer: only that
+//!    directory is served.
+//! 5. Any `*.php` file: scripts that are requested by their names.
+//! 6. Otherwise: static files.
 //!
 //! A project of Laravel or Composer without a public `index.php` is refused: its sources, databases
 //! and packages would be served. [`ClosedPaths`] has the parts of a site that are not served.

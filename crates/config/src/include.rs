@@ -522,7 +522,9 @@ impl<'f> Reading<'f> {
     fn problem(&self, place: &Place, problem: &str) -> String {
         match self.sources.get(place.source) {
             Some(source) => {
-                format!("{}: {}: {problem}", source.place(&place.inner), path(&place.path))
+                let colon = if place.path.is_empty() { "" } else { ": " };
+                let path = path(&place.path);
+                format!("{}: {path}{colon}{problem}", source.place(&place.inner))
             }
             None => problem.to_owned(),
         }

@@ -19,7 +19,7 @@ use crate::limit::read_rate;
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Object, Scope};
 use crate::php::{PhpVersion, read_extensions};
-use crate::tls::read_host;
+use crate::tls::{Authority, read_host};
 use crate::units;
 
 use self::keys::{HTTPS, LOGS_OF_SITE, PHP, SHARED, SITE_LIMITS, VALUE_FILE};
@@ -420,7 +420,9 @@ fn read_https(object: &Object<'_>, defaults: &Value) -> Result<SiteHttps, Error>
                 let object = node.object(&HTTPS)?;
                 object.file("certificate")?;
                 object.file("key")?;
+                Authority::read(&object)?;
                 object.end()?;
+                check_challenges(node, by_default)?;
             }
             _ => return Err(node.wrong_type("\"auto\", false or an object")),
         }
@@ -444,6 +446,20 @@ fn read_https(object: &Object<'_>, defaults: &Value) -> Result<SiteHttps, Error>
         },
         _ => authority(&Map::new()),
     })
+}
+
+/// Checks that there is a program for the challenges by DNS, in `https` or in that of `defaults`.
+fn check_challenges(node: &Node<'_>, by_default: &Value) -> Result<(), Error> {
+    let of = |key: &str| node.value.get(key).or_else(|| by_default.get(key));
+    let is_dns = |challenges: &Value| match challenges {
+        Value::Array(all) => all.contains(&json!("dns")),
+        one => one == "dns",
+    };
+    if of("dns").is_some() || !of("challenges").is_some_and(is_dns) {
+        return Ok(());
+    }
+    let error = node.invalid("proves names by DNS, but has no \"dns\"");
+    Err(error.with_hint("name the program that changes the records in \"dns\""))
 }
 
 /// Returns the addresses for requests without encryption, and those for requests with it.

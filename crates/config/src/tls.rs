@@ -19,7 +19,7 @@ pub(crate) use host_name::read_host;
 use host_name::read_name;
 
 use self::acme::ACME;
-pub(crate) use self::acme::{ACME_SERVERS, CHALLENGES, DNS};
+pub(crate) use self::acme::{ACME_SERVERS, Authority, CHALLENGES, DNS};
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Shown, default_of_reader};
@@ -262,7 +262,9 @@ impl Tls {
             }
         })?;
         if certificates.is_none() && acme.is_empty() {
-            return Err(object.missing(&["certificate"]));
+            let error = object.missing(&["certificate"]);
+            // Without `acme`, because that has a mistake, which is kept.
+            return Err(if object.has("acme") { error.follow_on() } else { error });
         }
         let mut certificates = certificates.unwrap_or_default();
         certificates.extend(acme.iter().filter_map(Acme::certificate).map(Certificate::Managed));

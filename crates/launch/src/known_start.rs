@@ -75,10 +75,15 @@ impl KnownStart {
 /// The root, and the reason.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
-        directory::check(root).map_err(|problem| Problem::no_root(key, problem.reason))?;
+        let checked = directory::check(root);
+        if let Err(problem) = &checked
+            && !problem.is_denied
+        {
+            return Err(Problem::no_root(key, &problem.reason));
+        }
         // The directory itself may be readable although its entries are not.
         let root = Path::new(root);
-        if fs::metadata(root.join(".")).is_err() {
+        if checked.is_err() || fs::metadata(root.join(".")).is_err() {
             let user = Credentials::current();
             let obstacle = Obstacle::explain(root, &user, Wanted::Enter);
             let problem = format_args!("{obstacle}, or choose another \"user\"");

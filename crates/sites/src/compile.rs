@@ -6,6 +6,7 @@ use howdah_advice::detect::{self, DetectError, WorkerScript};
 use howdah_config::include::{SiteParts, SiteProblem};
 use howdah_config::{EnvironmentValue, Site, SiteWorker};
 use howdah_sys::credentials::Credentials;
+use howdah_sys::sandbox::paths;
 use serde_json::{Map, Value, json};
 
 use crate::{encryption, options, sandbox, shared};
@@ -40,7 +41,13 @@ const RETRY_AFTER: &str = "600";
 ///
 /// The key of the site, the problem, and what to do.
 pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProblem> {
+    check_root(site)?;
     let mut parts = Parts::default();
+    // What has no key of its own is there because of the directory.
+    let content = format!("{}/content", site.name);
+    for part in [["routes", &site.name], ["routes", &content], ["applications", &site.name]] {
+        parts.place(&part, &["root"]);
+    }
     let values = site.hosts.iter().map(|host| (host.clone(), json!(site.name)));
     let values: Map<String, Value> = values.collect();
     for (index, host) in site.hosts.iter().enumerate() {
@@ -50,6 +57,7 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
     parts.document.insert("variables".to_owned(), json!({"site": {"values": values}}));
     if let Some(listeners) = encryption::listeners(site)? {
         parts.document.insert("listeners".to_owned(), listeners);
+        parts.places.extend(encryption::places(site));
         parts.notes.extend(encryption::note(site).map(|note| ("https", note)));
     }
     let mut steps = Vec::new();
@@ -145,6 +153,27 @@ impl Parts {
             }
         }
     }
+}
+
+/// Refuses directories that have files of the system, or the directories of all users.
+fn check_root(site: &Site) -> Result<(), SiteProblem> {
+    let is_shared = |root: &Path| match (root.parent(), root.file_name()) {
+        (None, _) => true,
+        (Some(above), Some(name)) if above.parent().is_none() => {
+            name == "home" || name.to_str().is_some_and(paths::is_system_directory)
+        }
+        _ => false,
+    };
+    let real = site.root.canonicalize();
+    if ![Some(&site.root), real.as_ref().ok()].into_iter().flatten().any(|root| is_shared(root)) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{:?} has files of the system or of others, which would be sent; name the directory that \
+         holds the site alone, such as \"/srv/shop\"",
+        site.root
+    );
+    Err(SiteProblem { key: vec!["root".to_owned()], problem, because_of: None })
 }
 
 /// Finds what is in the directory of the site.
@@ -260,6 +289,7 @@ fn application_of(
     if let Some(processes) = &site.php.processes {
         set(&["processes"], &["php", "processes"], processes.clone());
     }
+    let runs_as_root = site.user.as_deref() == Some("root");
     for (key, value) in [("user", &site.user), ("group", &site.group)] {
         if let Some(value) = value {
             set(&[key], &[key], json!(value));
@@ -276,6 +306,11 @@ fn application_of(
         set(&["environment", variable], &["environment", variable], json!(value));
     }
     parts.notes.extend(note.map(|note| ("root", note)));
+    if runs_as_root {
+        let note = "PHP runs as root: whoever finds a mistake in a script has the whole machine; \
+                    give the site a user of its own (useradd)";
+        parts.notes.push(("user", note.to_owned()));
+    }
     Ok(application)
 }
 

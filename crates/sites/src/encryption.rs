@@ -1,5 +1,7 @@
 //! HTTPS of a site: certificates, and redirects to the one address of a page.
 
+use std::net::Ipv4Addr;
+
 use howdah_config::include::SiteProblem;
 use howdah_config::{Site, SiteHttps};
 use serde_json::{Map, Value, json};
@@ -18,6 +20,29 @@ pub(crate) fn listeners(site: &Site) -> Result<Option<Value>, SiteProblem> {
     };
     let listeners = site.listen_https.iter().map(|address| (address.clone(), json!({"tls": tls})));
     Ok(Some(Value::Object(listeners.collect())))
+}
+
+/// Returns the parts of the listeners with the key of the site that each comes from.
+pub(crate) fn places(site: &Site) -> Vec<(Vec<String>, Vec<String>)> {
+    let parts: &[(&[&str], &[&str])] = match &site.https {
+        SiteHttps::Off | SiteHttps::WithoutEmail => &[],
+        SiteHttps::Certificate(_) => &[
+            (&["certificate", "0"], &["https"]),
+            (&["certificate", "0", "chain"], &["https", "certificate"]),
+        ],
+        SiteHttps::Acme(_) => {
+            &[(&["acme", "0"], &["https"]), (&["acme", "0", "domains"], &["hosts"])]
+        }
+    };
+    let owned = |path: &[&str]| path.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+    let of_listener = |address: &String| {
+        let above = owned(&["listeners", address, "tls"]);
+        let place = move |(part, key): &(&[&str], &[&str])| {
+            ([above.as_slice(), &owned(part)].concat(), owned(key))
+        };
+        parts.iter().map(place).collect::<Vec<_>>()
+    };
+    site.listen_https.iter().flat_map(of_listener).collect()
 }
 
 /// Returns the names of the certificate: without those that the authority cannot check.
@@ -57,7 +82,13 @@ fn without_certificate(site: &Site) -> Vec<&str> {
 
 /// Returns true if an authority can check that a host is of this server.
 fn can_be_checked(host: &str, authority: &Map<String, Value>) -> bool {
-    host != "*" && (authority.contains_key("dns") || !host.starts_with("*."))
+    let is_dns = |challenges: &Value| match challenges {
+        Value::Array(all) => all.contains(&json!("dns")),
+        one => one == "dns",
+    };
+    let has_dns = authority.contains_key("dns") && authority.get("challenges").is_none_or(is_dns);
+    let is_address = host.parse::<Ipv4Addr>().is_ok();
+    host != "*" && !is_address && (has_dns || !host.starts_with("*."))
 }
 
 /// Returns the steps that redirect to HTTPS and to the canonical host.

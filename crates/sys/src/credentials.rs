@@ -39,8 +39,16 @@ pub enum Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unknown::User(name) => write!(f, "there is no user \"{name}\" on this system"),
-            Unknown::Group(name) => write!(f, "there is no group \"{name}\" on this system"),
+            Unknown::User(name) => write!(
+                f,
+                "there is no user \"{name}\" on this system; correct the name, or make the user \
+                 (useradd --system)"
+            ),
+            Unknown::Group(name) => write!(
+                f,
+                "there is no group \"{name}\" on this system; correct the name, or make the group \
+                 (groupadd --system)"
+            ),
             Unknown::Unanswered(reason) => {
                 write!(
                     f,
@@ -220,7 +228,8 @@ mod tests {
     #[test]
     fn an_unknown_user_is_named() {
         let error = Credentials::look_up("no-such-user", None).unwrap_err();
-        assert_eq!(error.to_string(), "there is no user \"no-such-user\" on this system");
+        let text = error.to_string();
+        assert!(text.starts_with("there is no user \"no-such-user\" on this system; "), "{text}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::error::DetectError;
 use super::files::is_file;
 use super::framework::framework;
-use super::kind::{Kind, PUBLIC};
+use super::kind::{COMPOSER_FILES, Kind, OTHER_PUBLIC, PUBLIC};
 
 /// Parts of a site that are closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -209,7 +209,7 @@ pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectE
         Kind::PhpFiles | Kind::Static | Kind::Empty => framework(directory)?,
     };
     let mut project = framework.map(|framework| framework.name);
-    for file in ["composer.json", "composer.lock", "vendor/autoload.php"] {
+    for file in COMPOSER_FILES {
         if project.is_none() && is_file(&directory.join(file))? {
             project = Some("Composer");
         }
@@ -222,6 +222,3 @@ pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectE
         public: public.map(|name| directory.join(name)),
     })
 }
-
-/// Other names of public directories, in addition to [`PUBLIC`].
-const OTHER_PUBLIC: [&str; 6] = ["public_html", "htdocs", "docroot", "www", "pub", "html"];

@@ -40,6 +40,15 @@ pub enum Kind {
 /// sites, so they count only in a project that Composer manages or without another entry script.
 pub(super) const PUBLIC: [&str; 3] = ["public", "web", "webroot"];
 
+/// Other names of public directories. Many sites have an ordinary directory of such a name, so they
+/// count only in the project of a framework or of Composer that would not be served otherwise.
+pub(super) const OTHER_PUBLIC: [&str; 6] =
+    ["public_html", "htdocs", "docroot", "www", "pub", "html"];
+
+/// Files in the top directory of a project of Composer.
+pub(super) const COMPOSER_FILES: [&str; 3] =
+    ["composer.json", "composer.lock", "vendor/autoload.php"];
+
 /// Recognises the kind of site in a directory.
 pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     let has_index = is_file(&directory.join("index.php"))?;
@@ -57,6 +66,19 @@ pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     }
     if has_index {
         return Ok(Kind::FrontController { framework: framework(directory)? });
+    }
+    for public in OTHER_PUBLIC {
+        if is_file(&directory.join(public).join("index.php"))? {
+            let framework = framework(directory)?;
+            let mut is_project = framework.is_some();
+            for file in COMPOSER_FILES {
+                is_project = is_project || is_file(&directory.join(file))?;
+            }
+            if is_project {
+                check_directory(&directory.join(public))?;
+                return Ok(Kind::PublicFrontController { public, framework });
+            }
+        }
     }
     Ok(if has_scripts(directory) {
         Kind::PhpFiles

@@ -88,6 +88,16 @@ fn wordpress_is_known_with_its_version() {
 }
 
 #[test]
+fn other_public_directories_count_in_a_project_without_an_index() {
+    let public = |public| Kind::PublicFrontController { public, framework: None };
+    assert_eq!(kind(&["www/index.php", "vendor/autoload.php", "lib/a.php"]), public("www"));
+    assert_eq!(kind(&["htdocs/index.php", "composer.json={}"]), public("htdocs"));
+    let old = Kind::FrontController { framework: None };
+    assert_eq!(kind(&["www/index.php", "index.php", "vendor/autoload.php"]), old);
+    assert_eq!(kind(&["www/index.php", "htdocs/a.php"]), Kind::PhpFiles, "no project");
+}
+
+#[test]
 fn an_index_is_a_front_controller() {
     let site = detect(directory(&["index.php", "a.css"]).path()).expect("a site");
     assert_eq!(site.kind, Kind::FrontController { framework: None });

@@ -149,11 +149,6 @@ fn absolute(root: &Path) -> Result<PathBuf, Failure> {
     if path.components().any(|part| part == Component::ParentDir) || path.to_str().is_none() {
         return Err(Failure::Failed(format!("--root {shown}: write the path without \"..\"")));
     }
-    if path.parent().is_none() {
-        return Err(Failure::Failed(
-            "--root /: a site must not have all files of the system".into(),
-        ));
-    }
     Ok(path.components().collect())
 }
 
@@ -322,6 +317,6 @@ mod tests {
     #[test]
     fn the_directory_is_absolute_and_plain() {
         assert_eq!(absolute(Path::new("/srv/shop/")), Ok("/srv/shop".into()));
-        assert!(absolute(Path::new("/srv/../etc")).is_err() && absolute(Path::new("/")).is_err());
+        assert!(absolute(Path::new("/srv/../etc")).is_err());
     }
 }

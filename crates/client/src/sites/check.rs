@@ -211,7 +211,9 @@ pub(super) fn of_machine(
         // Other parts of the document are not those of the site.
         line.starts_with(&begin).then(|| Finding { severity, ..of_line(site, &line) })
     });
-    found.collect()
+    let notes = expanded.notes.iter().filter(|line| line.starts_with(&begin));
+    let notes = notes.map(|line| Finding { severity: "note", ..of_line(site, line) });
+    notes.chain(found).collect()
 }
 
 fn whole(file: &Path, message: &str) -> Finding {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use howdah_config::include::{IncludedFiles, SiteFiles, site_files};
 use howdah_config::json;
 use howdah_questions::{PartStatus, Status};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use serde_json::Value;
 
 use super::Machine;
@@ -141,7 +143,18 @@ impl Document {
     pub(super) fn new_file(&self, name: &str) -> Result<PathBuf, Failure> {
         check_name(name)
             .map_err(|why| Failure::Failed(format!("\"{}\": {why}", one_line(name))))?;
-        Ok(self.directory()?.join(format!("{name}.json")))
+        let directory = self.directory()?;
+        let existing = directory.ancestors().find(|above| above.exists());
+        let is_denied = existing.is_some_and(|above| {
+            accessat(CWD, above, Access::WRITE_OK, AtFlags::EACCESS) == Err(Errno::ACCESS)
+        });
+        if is_denied {
+            return Err(Failure::Failed(format!(
+                "{}: this user may not write there; run the command as root: sudo howdah site",
+                directory.display()
+            )));
+        }
+        Ok(directory.join(format!("{name}.json")))
     }
 
     /// Lets the server read the document again. `None` if no server runs. Returns what the status

@@ -70,6 +70,10 @@ impl Made {
         let mut missing: Vec<_> =
             root.ancestors().take_while(|directory| !directory.exists()).collect();
         missing.reverse();
+        // It is a file, and stays as it is: the check of the site says that it is no directory.
+        if missing.is_empty() {
+            return Ok(false);
+        }
         if let Some(above) = missing.first().and_then(|first| first.parent()) {
             only_own(above, root)?;
         }

@@ -144,7 +144,14 @@ impl Expanded {
         let is_of_site = self.places.iter().any(|place| place.source == source);
         match self.sources.get(source) {
             Some(source) if is_of_site => {
-                format!("{}: {}: {}", source.place(&inner), path(&inner), error.text())
+                // The steps below belong to what the key has become.
+                let known = (0..=inner.len()).rev().find_map(|length| {
+                    let known = inner.get(..length)?;
+                    json::find(&source.text, known).map(|_| known)
+                });
+                let known = known.unwrap_or_default();
+                let colon = if known.is_empty() { "" } else { ": " };
+                format!("{}: {}{colon}{}", source.place(known), path(known), error.text())
             }
             Some(source) => format!("{}: {error}", source.place(&inner)),
             None => error.to_string(),

@@ -3,7 +3,7 @@
 //! The file of a customer has its certificate, too. A list is joined in the order of reading, the
 //! entries of the document itself first.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Origin, Place, Reading};
 
@@ -24,6 +24,22 @@ pub(super) fn entries(list: Value) -> Vec<Value> {
         Value::Array(entries) => entries,
         one => vec![one],
     }
+}
+
+/// Changes the path of a part of a file's first entry of such a list, if it is one: to that which
+/// it gets behind the entries that `members` has.
+pub(super) fn shift(path: &mut [String], members: &Map<String, Value>) {
+    let Some((list, [index, ..])) = path.split_at_mut_checked(4) else { return };
+    if !is_list(list) {
+        return;
+    }
+    let there = list.iter().skip(1).fold(members.get("listeners"), |value, step| value?.get(step));
+    let length = match there {
+        Some(Value::Array(entries)) => entries.len(),
+        Some(_) => 1,
+        None => 0,
+    };
+    *index = length.to_string();
 }
 
 impl Place {

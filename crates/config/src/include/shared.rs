@@ -6,7 +6,6 @@
 use serde_json::{Map, Value};
 
 use super::Reading;
-use super::sites::SiteParts;
 
 /// Start of the names of applications that sites share. A site cannot have such a name.
 pub const SHARED: &str = "shared:";
@@ -48,16 +47,16 @@ fn passes_to(part: &Value, application: &str) -> bool {
 }
 
 /// Leaves out the application of a site that the document has from another one.
-pub(super) fn leave_out_known(document: &Map<String, Value>, parts: &mut SiteParts) {
+pub(super) fn leave_out_known(document: &Map<String, Value>, parts: &mut Map<String, Value>) {
     let known = document.get("applications");
-    let Some(own) = parts.document.get_mut("applications").and_then(Value::as_object_mut) else {
+    let Some(own) = parts.get_mut("applications").and_then(Value::as_object_mut) else {
         return;
     };
     own.retain(|name, application| {
         !name.starts_with(SHARED) || known.and_then(|all| all.get(name)) != Some(application)
     });
     if own.is_empty() {
-        parts.document.shift_remove("applications");
+        parts.shift_remove("applications");
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::expanded::Origin;
+use super::lists;
 use super::shared::leave_out_known;
 use super::{IncludedFiles, Place, Reading};
 use crate::error::Error;
@@ -64,10 +65,18 @@ pub(super) struct Found {
 /// The sites of a document, and the parts that are to be added.
 #[derive(Default)]
 struct Compiled {
-    parts: Vec<(SiteParts, Place)>,
+    parts: Vec<PartsOfSite>,
     /// Hosts of sites that cannot be used, with the name and the source of each.
     hosts: Vec<(String, String, usize)>,
     is_encrypted: bool,
+}
+
+/// The parts of a document that one site adds.
+struct PartsOfSite {
+    document: Map<String, Value>,
+    /// Places of parts in the site, with their paths in a document that has this site alone.
+    places: Vec<Origin>,
+    place: Place,
 }
 
 /// What all sites share.
@@ -164,11 +173,15 @@ impl Reading<'_> {
         let document = document.unwrap_or(Path::new(""));
         let note = http_only(&self.without_https, document);
         self.notes.extend(note.map(|note| format!("{}: {note}", document.display())));
-        for (mut parts, place) in all.parts {
-            leave_out_known(members, &mut parts);
+        for PartsOfSite { mut document, mut places, place } in all.parts {
+            leave_out_known(members, &mut document);
             let first_origin = self.origins.len();
+            for place in &mut places {
+                lists::shift(&mut place.path, members);
+            }
+            self.places.append(&mut places);
             let inside = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
-            self.add(members, parts.document, &inside, first_origin)?;
+            self.add(members, document, &inside, first_origin)?;
         }
         // Their requests are answered with 503, as there is no route of the name.
         let values = members.get_mut("variables").and_then(|all| all.get_mut("site"));
@@ -212,9 +225,9 @@ impl Reading<'_> {
         match is_served.then(|| self.former_members(file, &top)).flatten() {
             Some((mut former, source)) => {
                 self.add_former_shared(&mut former);
-                let parts = SiteParts { document: former, ..SiteParts::default() };
-                all.is_encrypted |= parts.document.contains_key("listeners");
-                all.parts.push((parts, Place { source, ..top }));
+                all.is_encrypted |= former.contains_key("listeners");
+                let place = Place { source, ..top };
+                all.parts.push(PartsOfSite { document: former, places: Vec::new(), place });
             }
             None => {
                 let text = self.files.read_site(file).unwrap_or_default();
@@ -286,6 +299,7 @@ impl Reading<'_> {
         self.begins(&place.child("root"), &site.root);
         match self.files.compile(&site) {
             Ok(parts) => {
+                let first_place = self.places.len();
                 for (path, key) in &parts.places {
                     self.add_place(path, key, value, &place, shared);
                 }
@@ -296,7 +310,8 @@ impl Reading<'_> {
                     self.notes.push(self.problem(&place.child(key), note));
                 }
                 all.is_encrypted |= site.is_encrypted();
-                all.parts.push((parts, place));
+                let places = self.places.split_off(first_place.min(self.places.len()));
+                all.parts.push(PartsOfSite { document: parts.document, places, place });
                 Ok(true)
             }
             Err(SiteProblem { key, problem, because_of }) => {

@@ -388,7 +388,7 @@ fn each_file_tells_its_own_problem() {
     let beginnings = [
         "/etc/h/c/1.json: line ",
         "/etc/h/c/3.json: line 1, column 18: /routes/a: is in /etc/h/c/2.json as well",
-        "/etc/h/c/4.json: line 1, column 1: : must be an object",
+        "/etc/h/c/4.json: line 1, column 1: must be an object",
         "/etc/h/c/5.json: line 1, column 13: /include: must have \"*\" and \"?\" only in",
         "/etc/h/c/5.json: line 1, column 13: /include: /etc/h/c/none.json: there is no such file",
         "/etc/h/c/6.json: line 1, column 31: /routes/d: /etc/h/c/none.json: there is no such file",

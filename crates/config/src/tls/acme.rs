@@ -9,7 +9,7 @@ use howdah_text::base64;
 use super::host_name::read_name;
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::node::{Node, Shown};
+use crate::node::{Node, Object, Shown};
 
 /// Authorities in order of preference.
 pub(crate) const ACME_SERVERS: Kind =
@@ -218,6 +218,31 @@ pub struct OnDemand {
     pub max: u32,
 }
 
+/// Members about the authorities and how they are convinced. A site has them, too.
+pub(crate) struct Authority {
+    email: Option<String>,
+    servers: Option<Vec<AcmeServer>>,
+    challenges: Option<Vec<AcmeChallenge>>,
+    dns: Option<DnsHook>,
+}
+
+impl Authority {
+    /// Reads the members of an object. Mistakes are kept.
+    pub(crate) fn read(object: &Object<'_>) -> Result<Authority, Error> {
+        let email = object.read("email", read_email)?;
+        let servers = object.read("servers", |node| {
+            node.one_or_many().map(|one| AcmeServer::read(&one)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let dns = object.read("dns", DnsHook::read)?;
+        let challenges = object.read("challenges", |node| {
+            let all = node.strings()?.map(|one| AcmeChallenge::read(&one));
+            let all: Vec<_> = all.collect::<Result<_, _>>()?;
+            if all.is_empty() { Err(node.invalid("must have at least one way")) } else { Ok(all) }
+        })?;
+        Ok(Authority { email, servers, challenges, dns })
+    }
+}
+
 impl Acme {
     /// Let's Encrypt.
     pub const DEFAULT_SERVER: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -242,14 +267,7 @@ impl Acme {
             node.strings()?.map(|name| read_domain(&name)).collect::<Result<Vec<_>, _>>()
         })?;
         let on_demand = object.read("on_demand", OnDemand::read)?;
-        let email = object.read("email", read_email)?;
-        let servers = object.read("servers", |node| {
-            node.one_or_many().map(|one| AcmeServer::read(&one)).collect::<Result<Vec<_>, _>>()
-        })?;
-        let dns = object.read("dns", DnsHook::read)?;
-        let challenges = object.read("challenges", |node| {
-            node.strings()?.map(|one| AcmeChallenge::read(&one)).collect::<Result<Vec<_>, _>>()
-        })?;
+        let Authority { email, servers, challenges, dns } = Authority::read(&object)?;
         let key = object.read("key", AcmeKey::read)?.unwrap_or(AcmeKey::Ecdsa);
         let profile = object.text("profile")?;
         let domains = domains.unwrap_or_default();
@@ -257,10 +275,7 @@ impl Acme {
             return Err(object.missing(&["domains", "on_demand"]));
         }
         let challenges = match (challenges, &dns) {
-            (Some(given), _) if given.is_empty() => {
-                return Err(node.invalid("must have at least one way in \"challenges\""));
-            }
-            (Some(given), None) if given.contains(&AcmeChallenge::Dns) => {
+            (Some(given), None) if given.contains(&AcmeChallenge::Dns) && !object.has("dns") => {
                 let error = node.invalid("proves names by DNS, but has no \"dns\"");
                 return Err(error.with_hint("name the program that changes the records in \"dns\""));
             }

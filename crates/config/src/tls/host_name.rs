@@ -19,5 +19,12 @@ pub(crate) fn read_host(node: &Node<'_>, host: &str) -> Result<(), Error> {
     }
     let message =
         format!("must be a host name such as \"example.org\", but is \"{}\"", Shown(node.text()?));
-    Err(node.invalid(message))
+    let error = node.invalid(message);
+    Err(if !host.is_ascii() {
+        error.with_hint("write its form of ASCII letters (xn--…), which the command idn2 prints")
+    } else if host.contains([':', '/']) {
+        error.with_hint("write it without a scheme, a port and a path")
+    } else {
+        error
+    })
 }

@@ -6,6 +6,7 @@
 
 mod example;
 mod tables;
+mod validator;
 
 use std::path::{Path, PathBuf};
 
@@ -78,6 +79,29 @@ fn accepts(kind: &Kind, value: &Value) -> bool {
 #[test]
 fn the_schema_is_current() {
     generate("docs/howdah.schema.json", &format!("{:#}\n", howdah_config::schema()));
+}
+
+/// Editors show by the schema what is wrong: nothing of a document with every key, and every
+/// misspelled key of it.
+#[test]
+fn the_schema_accepts_every_key_and_refuses_each_misspelled_one() {
+    let schema = howdah_config::schema();
+    let is_valid = |document: &Value| validator::is_valid(&schema, &schema, document);
+    let document = example::document();
+    assert!(is_valid(&document));
+    for (shape, key, path) in example::keys(&document) {
+        let (above, _) = path.rsplit_once('/').unwrap();
+        let mut changed = document.clone();
+        let members = changed.pointer_mut(above).unwrap().as_object_mut().unwrap();
+        let value = members.shift_remove(key.name).unwrap();
+        members.insert(format!("{}x", key.name), value);
+        assert!(!is_valid(&changed), "{} of {}", key.name, shape.name);
+    }
+    for required in ["hosts", "root"] {
+        let mut changed = document.clone();
+        changed["sites"]["shop"].as_object_mut().unwrap().shift_remove(required);
+        assert!(!is_valid(&changed), "{required}");
+    }
 }
 
 #[test]

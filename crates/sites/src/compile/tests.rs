@@ -9,6 +9,8 @@ use howdah_config::{Config, path};
 
 use super::*;
 
+mod keys;
+
 thread_local! {
     /// The path that the last problem is because of.
     static BECAUSE_OF: Cell<Option<PathBuf>> = const { Cell::new(None) };
@@ -339,6 +341,15 @@ fn each_mistake_has_the_key_of_the_site() {
         (json!({"rot": 1}), json!({}), "/sites/a: unknown key \"rot\"; did you mean \"root\"?"),
         (json!({"root": "x"}), json!({}), "/sites/a/root: \"root\" must be an absolute path"),
         (json!({"root": "/none"}), json!({}), "/sites/a/root: \"/none\" does not exist"),
+        (json!({"root": "/"}), json!({}), "/sites/a/root: \"/\" has files of the system"),
+        (json!({"root": "/etc/"}), json!({}), "/sites/a/root: \"/etc/\" has files of the system"),
+        (json!({"root": "/home"}), json!({}), "name the directory that holds the site alone"),
+        (
+            json!({"hosts": ["http://a.example:80/"]}),
+            json!({}),
+            "write it without a scheme, a port and a path",
+        ),
+        (json!({"hosts": ["ä.example"]}), json!({}), "write its form of ASCII letters (xn--…)"),
         (json!({"hosts": ["a/b"]}), json!({}), "/sites/a/hosts/0: element 0 must be a host name"),
         (json!({"hosts": []}), json!({}), "/sites/a/hosts: \"hosts\" must name at least one host"),
         (json!({"worker": true}), json!({}), "/sites/a/worker: there is no worker script in"),
@@ -405,6 +416,55 @@ fn each_mistake_has_the_key_of_the_site() {
         assert!(problem.lines().count() == 1 && !is_told_twice, "{problem}");
         assert!(problem.starts_with("/h.json: line "), "{problem}");
     }
+}
+
+/// Certificates of all sites are in one list of the listener.
+#[test]
+fn a_mistake_of_a_certificate_is_told_in_its_site() {
+    let root = tempfile::tempdir().unwrap();
+    let site =
+        |host: &str, https: Value| json!({"hosts": [host], "root": root.path(), "https": https});
+    let files = |name: &str| json!({"certificate": format!("/{name}.pem")});
+    let acme = || json!({"email": "me@a.example"});
+    let text = json!({
+        "sites": {
+            "a": site("a.example", files("a")),
+            "b": site("b.example", acme()),
+            "c": site("c.example", files("c")),
+            "d": site("d-.example", acme()),
+        },
+        "defaults": {"listen_https": ["127.0.0.1:443", "127.0.0.1:444"]},
+        "listeners": {"127.0.0.1:444": {"pass": "routes/sites", "tls": {"certificate": "own"}}},
+    });
+    let text = text.to_string();
+    let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files).unwrap().unwrap();
+    let place = |path: &str| {
+        let text = expanded.explain_problem(path, "x");
+        text.rsplit_once(": ").unwrap().0.rsplit(": ").next().unwrap().to_owned()
+    };
+    for (part, expected) in [
+        ("127.0.0.1:443/tls/certificate/0", "/sites/a/https"),
+        ("127.0.0.1:443/tls/certificate/1/chain", "/sites/c/https/certificate"),
+        ("127.0.0.1:444/tls/certificate/2/chain", "/sites/c/https/certificate"),
+        ("127.0.0.1:444/tls/certificate/0", "/listeners/127.0.0.1:444/tls/certificate"),
+        ("127.0.0.1:443/tls/acme/0/domains/0", "/sites/b/hosts/0"),
+        ("127.0.0.1:444/tls/acme/1", "/sites/d/https"),
+    ] {
+        assert_eq!(place(&format!("/listeners/{part}")), expected, "{part}");
+    }
+    let error = Config::from_value(expanded.document.clone()).unwrap_err();
+    let text = expanded.explain(&error);
+    assert!(text.contains("/sites/d/hosts/0: ") && !text.contains("is missing"), "{text}");
+}
+
+#[test]
+fn challenges_by_dns_need_a_program_in_the_site_or_in_defaults() {
+    let dns = json!({"https": {"email": "me@a.example", "dns": {"program": "/bin/dns"}}});
+    let keys = json!({"https": {"challenges": "dns"}});
+    assert!(document(keys.clone(), dns).1.is_ok());
+    let problem = problem(keys, json!({"https": {"email": "me@a.example"}}));
+    assert!(problem.contains("/sites/a/https: \"https\" proves names by DNS, but"), "{problem}");
+    assert!(!problem.contains("is missing"), "{problem}");
 }
 
 #[test]

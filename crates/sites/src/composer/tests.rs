@@ -112,6 +112,33 @@ proptest! {
         prop_assert_eq!(constraint.allows(&format!("{x}.{y}.{z}")), expected);
     }
 
+    /// Wildcards and ranges of one to four numbers, as sets of the numbers that versions begin with.
+    #[test]
+    fn missing_numbers_are_open_in_wildcards_and_at_the_end_of_ranges(
+        own in prop::collection::vec(0..4u32, 1..5),
+        last in prop::collection::vec(0..4u32, 1..5),
+        version in prop::collection::vec(0..4u32, 3),
+        wildcard in prop::sample::select(vec!["*", "x", "X"]),
+    ) {
+        let written = |numbers: &[u32]| {
+            numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+        };
+        let padded = |numbers: &[u32]| std::array::from_fn::<_, 4, _>(|at| {
+            numbers.get(at).copied().unwrap_or(0)
+        });
+        let allows = |text: &str| Constraint::parse(text).unwrap().allows(&written(&version));
+        if own.len() < 4 {
+            let expected = version.starts_with(&own);
+            prop_assert_eq!(allows(&format!("{}.{wildcard}", written(&own))), expected);
+            prop_assert_eq!(allows(&format!("!={}.{wildcard}", written(&own))), !expected);
+        }
+        let is_open = last.len() < 3 && version.starts_with(&last);
+        let (own_padded, padded_version) = (padded(&own), padded(&version));
+        let expected = padded_version >= own_padded && (padded_version <= padded(&last) || is_open);
+        let range = format!("{} - {}", written(&own), written(&last));
+        prop_assert_eq!(allows(&range), expected, "{}", range);
+    }
+
     /// `|`, `||` and spaces join constraints.
     #[test]
     fn joined_constraints_mean_either_or_both((a, _) in written(), (b, _) in written(), x in 0..9u32, y in 0..9u32) {
