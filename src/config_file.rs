@@ -61,6 +61,13 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn explain(path: &Path, error: &io::Error) -> String {
+    let target = fs::read_link(path).ok().filter(|_| error.kind() == io::ErrorKind::NotFound);
+    if let Some(target) = target {
+        return format!(
+            "{}: it is a link to {target:?}, which is not there; make that file, or remove the link",
+            path.display()
+        );
+    }
     let advice = match error.kind() {
         io::ErrorKind::NotFound => "there is no such file",
         io::ErrorKind::PermissionDenied => "it may not be read by this user",
@@ -281,7 +288,15 @@ impl IncludedFiles for Disk {
 
     fn read_site(&self, file: &Path) -> Result<Vec<u8>, String> {
         self.hanging.check(file)?;
-        let (opened, metadata) = regular_file::open_owned(file).map_err(|e| explain(file, &e))?;
+        let (opened, metadata) =
+            regular_file::open_owned(file).map_err(|error| match error.kind() {
+                io::ErrorKind::IsADirectory => format!(
+                    "{}: it is a directory, and a site is a file; give it a name that does not end \
+                     in .json, or move it elsewhere",
+                    file.display()
+                ),
+                _ => explain(file, &error),
+            })?;
         let own = rustix::process::geteuid().as_raw();
         let directory = file.parent().unwrap_or(Path::new("/"));
         let above = fs::metadata(directory).map_err(|error| explain(directory, &error))?;

@@ -248,6 +248,51 @@ fn a_site_that_cannot_be_added_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_directory_that_has_other_sites_is_left_as_it_is_and_told() {
+    let server = serve();
+    add(&server, "a");
+    let root = server.site.root();
+    let above = root.parent().unwrap();
+    let before = fs::metadata(above).unwrap();
+    let words = ["site", "add", "b.example", "--root", above.to_str().unwrap()];
+    let output = run(&server, &words);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = format!("files: {} has those of the site a (", above.display());
+    assert!(told.contains(&expected), "{output:?}");
+    let after = fs::metadata(above).unwrap();
+    assert_eq!(
+        (after.mode(), after.uid(), after.gid()),
+        (before.mode(), before.uid(), before.gid())
+    );
+}
+
+#[test]
+fn what_is_no_file_of_a_site_is_told_with_what_to_do() {
+    let server = serve();
+    add(&server, "a");
+    fs::create_dir(file(&server, "directory")).unwrap();
+    symlink("/none/site.json", file(&server, "link")).unwrap();
+    fs::write(file(&server, "b").with_extension("conf"), "").unwrap();
+    fs::write(file(&server, "c").with_extension("json~"), "").unwrap();
+    let output = run(&server, &["site", "check"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let check = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = run(&server, &["reload"]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let reload = String::from_utf8_lossy(&output.stderr).into_owned();
+    for (text, by) in [(&check, "check"), (&reload, "reload")] {
+        assert!(text.contains("it is a directory, and a site is a file; give"), "{by}: {text}");
+        let link = "it is a link to \"/none/site.json\", which is not there; make that file";
+        assert!(text.contains(link), "{by}: {text}");
+    }
+    let other =
+        format!("{} is no site, as its name", file(&server, "b").with_extension("conf").display());
+    assert_eq!(check.matches("is no site").count(), 1, "{check}");
+    assert!(check.contains(&other) && !check.contains("json~"), "{check}");
+    assert!(get(&server, "a.example").text().starts_with("a "));
+}
+
+#[test]
 fn notes_about_a_site_are_told_when_it_is_checked() {
     let server = serve();
     add(&server, "a");

@@ -140,7 +140,8 @@ impl fmt::Display for Obstacle {
             _ => ("read", "rx"),
         };
         write!(f, "the user \"{user}\" may not {verb} {path}")?;
-        let is_secret = is_of_system(&self.path) || is_private_key(&self.path);
+        let is_home_of_root = self.path == Path::new("/root");
+        let is_secret = is_home_of_root || is_of_system(&self.path) || is_private_key(&self.path);
         match (&self.link, whose) {
             (Some(link), _) if is_secret => write!(
                 f,
@@ -152,6 +153,10 @@ impl fmt::Display for Obstacle {
                 ", where the link {} leads: permit it there if that is part of the site, or \
                  remove the link",
                 Typed(link)
+            ),
+            (None, _) if is_home_of_root => f.write_str(
+                ", and should not: it is the directory of the administrator; move the site to \
+                 another one, such as /srv/NAME",
             ),
             (None, _) if is_secret => {
                 f.write_str(", and should not: it is a file of the system or a private key")
@@ -314,6 +319,18 @@ mod tests {
         for text in [system, key] {
             assert!(!text.contains("chmod") && !text.contains("setfacl"), "{text}");
         }
+    }
+
+    #[test]
+    fn nobody_is_led_to_open_the_directory_of_the_administrator() {
+        let kind = Kind::Bits { whose: 'o', missing: 0o1 };
+        let path = PathBuf::from("/root");
+        let found = Obstacle { path, user: "shop".to_owned(), kind, link: None };
+        let text = found.to_string();
+        assert!(text.contains("may not enter /root") && text.contains("move the site"), "{text}");
+        assert!(!text.contains("chmod") && !text.contains("setfacl"), "{text}");
+        let text = Obstacle { link: Some("/srv/shop/a".into()), ..found }.to_string();
+        assert!(text.ends_with("so remove the link"), "{text}");
     }
 
     #[test]

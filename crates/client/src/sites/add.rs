@@ -235,6 +235,7 @@ fn tell(
     let user = args.user.as_deref();
     let user = user.and_then(|user| howdah_sys::credentials::Credentials::look_up(user, None).ok());
     left.extend(obstacles(root, user.as_ref(), server.as_ref()));
+    left.extend(inner_site(document, name, root));
     left.extend(hosts.iter().filter_map(|host| answer::dns(host)));
     let config =
         document.server.as_ref().map(|running| running.client.request("GET", "/config", b""));
@@ -279,6 +280,21 @@ fn tell(
     }
     write_out(&text)?;
     outcome
+}
+
+/// Returns a line about another site whose directory is in the directory of the new one.
+fn inner_site(document: &Document, name: &str, root: &Path) -> Option<String> {
+    let mut others = document.sites.files.iter().filter(|file| name_of(file) != name);
+    let (other, inner) = others.find_map(|file| {
+        let inner = document.read(file).get("root")?.as_str().map(PathBuf::from)?;
+        (inner != root && inner.starts_with(root)).then(|| (name_of(file), inner))
+    })?;
+    Some(format!(
+        "files: {} has those of the site {other} ({}), which this site sends, too; move one of \
+         them, and change \"root\" (howdah site edit)",
+        root.display(),
+        inner.display()
+    ))
 }
 
 /// Returns the URL of a site.

@@ -104,6 +104,9 @@ pub(super) fn run(
             findings.extend(of_machine(document, file, expanded, machine));
         }
     }
+    let notes = document.sites.notes.iter().filter(|_| is_all);
+    let note = |text: &String| Finding { severity: "note", ..whole(&document.file, text) };
+    findings.extend(notes.map(note));
     if let Some(message) = http_only(&without_https, &document.file) {
         findings.push(Finding { severity: "note", ..whole(&document.file, &message) });
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use howdah_config::include::{application_of_site, sites_of_application};
-use howdah_questions::{CertificateStatus, Named, SiteTraffic, Status};
+use howdah_questions::{CertificateStatus, Named, PartStatus, SiteTraffic, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::document::{Document, Running, hosts, name_of, problem_of};
 use crate::failure::Failure;
-use crate::output::{json_text, printable, write_out};
+use crate::output::{json_text, one_line, printable, write_out};
 use crate::status::{columns, size};
 
 /// Maximum number of names of sites in a line.
@@ -111,6 +111,7 @@ impl Facts<'_> {
         let application = self.status.and_then(|one| one.applications.get(application_name));
         let php = self.status.and_then(|status| status.php.get(application_name));
         let own = application.and_then(|application| application.problem.clone());
+        let own = own.or_else(|| problem_of_application(self.status?, application_name));
         let has_route = self.config.get("routes").is_some_and(|routes| routes.get(name).is_some());
         let is_served = self.status.is_some() && has_route;
         let traffic = self.status.and_then(|status| status.sites.get(name)).copied();
@@ -165,6 +166,12 @@ impl Facts<'_> {
         let newest = versions.filter(|version| is_wanted(version)).max_by_key(|one| numbers(one));
         newest.map(str::to_owned)
     }
+}
+
+/// Returns the reason why an application is out.
+fn problem_of_application(status: &Status, name: &str) -> Option<String> {
+    let is_it = |part: &&PartStatus| part.kind == "application" && part.name == name;
+    status.out.iter().find(is_it).map(|part| one_line(&part.reason))
 }
 
 /// Returns the end of the certificate for the first of some hosts.
@@ -231,11 +238,7 @@ fn table(rows: &[Row]) -> String {
     text.push_str(&shared(rows));
     for row in rows {
         if let Some(problem) = &row.problem {
-            text.push_str(&format!(
-                "{}: {}\n",
-                printable(&row.name),
-                crate::output::one_line(problem)
-            ));
+            text.push_str(&format!("{}: {}\n", printable(&row.name), one_line(problem)));
         }
     }
     text
@@ -331,7 +334,8 @@ mod tests {
             "applications": {"a": {"processes": {"running": 2}, "requests": {"active": 1}}},
             "php": {"a": {"state": "loaded", "memory": {"prototype": 1, "processes": 2}}},
             "sites": {"a": {"requests": 90, "errors": 2}},
-            "out": [{"kind": "site", "name": "a", "file": "/s/a.json", "reason": "no root"}],
+            "out": [{"kind": "application", "name": "b", "reason": "no user"},
+                {"kind": "site", "name": "a", "file": "/s/a.json", "reason": "no root"}],
             "certificates": {"acme:x": {"names": ["*.example"], "expires": "E"}},
         }))
         .unwrap();
@@ -348,7 +352,8 @@ mod tests {
         assert_eq!((a.memory, a.certificate.as_deref(), a.requests), (Some(3), Some("E"), None));
         assert_eq!((a.requests_per_second, a.errors), (Some(1.5), Some(2)));
         let b = facts.row("b", &site("b.test"), None, Row::default());
-        assert_eq!((b.state.as_str(), b.memory, b.certificate), ("static", None, None));
+        assert_eq!((b.state.as_str(), b.memory, b.certificate), ("problem", None, None));
+        assert_eq!(b.problem.as_deref(), Some("no user"));
         assert_eq!((b.requests_per_second, b.errors), (Some(0.0), Some(0)));
         let mut off = site("c.test");
         off["enabled"] = json!(false);

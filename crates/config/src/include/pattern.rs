@@ -6,8 +6,44 @@ use howdah_text::wildcard::{Rules, matches};
 use serde_json::Value;
 
 use super::{Place, Reading};
+use crate::node::Shown;
 
 impl Reading<'_> {
+    /// Returns a note about files beside those of sites that were probably meant to be sites: their
+    /// names do not end in `.json`, which the patterns `*.json` demand. Those that are put aside,
+    /// such as `shop.json~`, are not meant.
+    pub(super) fn beside_sites(&self, sites: &Value, place: &Place) -> Option<String> {
+        let including = self.sources.get(place.source).map(|source| source.file.as_path());
+        let directory = including.and_then(Path::parent).unwrap_or(Path::new(""));
+        let patterns: Vec<_> = match sites {
+            Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).collect(),
+            pattern => pattern.as_str().into_iter().collect(),
+        };
+        let mut others = Vec::new();
+        for pattern in patterns.iter().map(|pattern| directory.join(pattern)) {
+            let Some(above) = pattern.parent().filter(|_| pattern.ends_with("*.json")) else {
+                continue;
+            };
+            let there = self.files.names(above).unwrap_or_default();
+            let is_meant = |name: &String| {
+                let is_hidden = name.starts_with('.') || name.ends_with('~');
+                !is_hidden && !name.contains(".json") && !name.starts_with("README")
+            };
+            others.extend(there.into_iter().filter(is_meant).map(|name| above.join(name)));
+        }
+        others.sort();
+        let first = others.first()?;
+        let more = match others.len() {
+            1 => String::new(),
+            number => format!(" (and {} more)", number - 1),
+        };
+        Some(format!(
+            "{}{more} is no site, as its name does not end in .json; rename it, or move it to \
+             another directory",
+            Shown(&first.to_string_lossy())
+        ))
+    }
+
     /// Returns the files that an `include` names, those of a pattern in the order of their names.
     pub(super) fn named(&mut self, include: &Value, place: &Place) -> Result<Vec<PathBuf>, String> {
         let patterns = match include {

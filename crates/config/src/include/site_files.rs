@@ -19,6 +19,8 @@ pub struct SiteFiles {
     pub directory: Option<PathBuf>,
     /// `defaults`, or null.
     pub defaults: Value,
+    /// Lines about files beside those of sites.
+    pub notes: Vec<String>,
 }
 
 /// Returns the places of the sites of a document. Files of sites are not read.
@@ -56,6 +58,7 @@ pub fn site_files(
             path.parent().filter(|_| is_any).map(Path::to_owned)
         };
         all.directory = all.directory.or_else(|| patterns.iter().find_map(|one| of_new(one)));
+        all.notes.extend(reading.beside_sites(&sites, &place));
         for pattern in patterns {
             match reading.named(&Value::String(pattern.to_owned()), &place) {
                 Ok(named) => all.files.extend(named),
@@ -118,6 +121,10 @@ mod tests {
         let files = Files(BTreeMap::from([
             ("/etc/sites/a.json", "{"),
             ("/etc/sites/b.json", "1"),
+            ("/etc/sites/c", "1"),
+            ("/etc/sites/d.conf", "1"),
+            ("/etc/sites/e.json.off", "1"),
+            ("/etc/sites/README.md", "1"),
             ("/etc/sites/.b.json.new", "1"),
             ("/etc/more.json", r#"{"sites": "/srv/one.json"}"#),
         ]));
@@ -128,6 +135,8 @@ mod tests {
         assert_eq!(found.files, expected.map(PathBuf::from));
         assert_eq!(found.directory.as_deref(), Some(Path::new("/etc/sites")));
         assert_eq!(found.defaults, json!({"cache": true}));
+        let [note] = found.notes.as_slice() else { panic!("{:?}", found.notes) };
+        assert!(note.starts_with("/etc/sites/c (and 1 more) is no site, as its name"), "{note}");
     }
 
     #[test]

@@ -164,6 +164,8 @@ impl Reading<'_> {
                     for file in self.named(&sites, &place)? {
                         self.site_of_file(&file, shared, &place, &mut all)?;
                     }
+                    let note = self.beside_sites(&sites, &place);
+                    self.notes.extend(note.map(|note| self.problem(&place, &note)));
                 }
                 _ => self.keep(&place, "must be names of files, or an object of sites")?,
             }
