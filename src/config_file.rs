@@ -211,6 +211,17 @@ pub fn reread_tables(document: &[u8], disk: &Disk, defaults: &Defaults) -> Resul
     }
 }
 
+/// Compiles the sites of a document that was sent to the control API. No file that it names is
+/// read. The error has a line with the JSON path for each mistake.
+pub fn compile_sent(text: &[u8], disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
+    let document = json::parse(text).map_err(|error| error.to_string())?;
+    let expanded = include::compile_sent(&document, disk)?;
+    match Config::from_value_with(expanded.document.clone(), defaults).map_err(explained) {
+        Ok(_) => Ok(expanded.document.to_string().into_bytes()),
+        Err(error) => Err(expanded.explain(&error)),
+    }
+}
+
 /// Returns true if a running document may have tables in files. Nothing is parsed.
 pub fn may_have_tables(document: &[u8]) -> bool {
     let text = std::str::from_utf8(document).unwrap_or_default();
@@ -235,12 +246,19 @@ pub struct Disk {
     user: Option<Credentials>,
     /// Files that are not read, as they do not answer.
     hanging: Hanging,
+    /// No file that a document names is read.
+    is_without_files: bool,
 }
 
 impl Disk {
     /// Returns the files for a server with these options.
     pub fn of(options: &CommonOptions) -> Result<Disk, String> {
         Ok(Disk { user: server_user::find(options)?, ..Disk::default() })
+    }
+
+    /// Reads no file that a document names.
+    pub fn without_files(self) -> Disk {
+        Disk { is_without_files: true, ..self }
     }
 
     /// Leaves out files and sites that do not answer.
@@ -251,6 +269,12 @@ impl Disk {
 
 impl IncludedFiles for Disk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        if self.is_without_files {
+            return Err(format!(
+                "{}: files are read for sites in files of a document only; send the value itself",
+                file.display()
+            ));
+        }
         self.hanging.check(file)?;
         regular_file::read_owned(file, MAX_FILE).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => {

@@ -174,6 +174,7 @@ fn serve(
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         reload_document: plan::reload_document(&arguments)?,
+        compile_document: Some(plan::compile_document(&arguments)),
         table_files: plan::table_files(&arguments),
         state: absolute(&arguments.common.state)?.filter(|_| plan::keeps_document(&arguments)),
         last_document: absolute(&arguments.common.state)?

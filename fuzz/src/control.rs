@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use howdah_config::{json, parse};
 use howdah_control::{
-    Bundle, Change, Command, Reply, Store, Token, Transport, guard, list_certificates, print,
+    Bundle, Change, Command, Next, Reply, Store, Token, Transport, guard, list_certificates, print,
     translate,
 };
 use serde_json::{Map, Value};
@@ -46,7 +46,12 @@ fn reply(reply: &Reply) -> Option<Reply> {
 
 fn prepare(store: &mut Store, change: Change) {
     let prepared = match store.prepare(change.clone()) {
-        Ok(prepared) => prepared,
+        Ok(Next::Apply(prepared)) => *prepared,
+        // The supervisor compiles the sites.
+        Ok(Next::Compile(document)) => {
+            json::parse(&document).expect("it is sent as JSON");
+            return;
+        }
         Err(refusal) => {
             assert_eq!(reply(&refusal.into()), None);
             return;

@@ -7,7 +7,7 @@ use howdah_advice::detect;
 use howdah_config::{Address, Config, Defaults, include};
 use howdah_sites::sandbox;
 use howdah_supervisor::{
-    self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
+    self as supervisor, CompileDocument, Predecessor, ReloadDocument, TableFiles, state_format,
 };
 use howdah_sys::credentials;
 use howdah_sys::plain::Plain;
@@ -266,15 +266,29 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
     arguments.common.state.is_some() && !is_given
 }
 
+/// Returns the function that compiles the sites of documents that are sent to the control API.
+pub(super) fn compile_document(arguments: &Serve) -> CompileDocument {
+    let defaults = Defaults::of(arguments.unit);
+    let common = user_options(arguments);
+    Box::new(move |document| {
+        let disk = Disk::of(&common)?.without_files();
+        config_file::compile_sent(document, &disk, &defaults)
+    })
+}
+
+fn user_options(arguments: &Serve) -> CommonOptions {
+    CommonOptions {
+        user: arguments.common.user.clone(),
+        group: arguments.common.group.clone(),
+        ..CommonOptions::default()
+    }
+}
+
 /// Returns the functions that read the tables of a document file again.
 pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
     let defaults = Defaults::of(arguments.unit);
     let config = arguments.config.clone()?;
-    let common = CommonOptions {
-        user: arguments.common.user.clone(),
-        group: arguments.common.group.clone(),
-        ..CommonOptions::default()
-    };
+    let common = user_options(arguments);
     let disk = move || Disk::of(&common);
     Some(TableFiles {
         has_tables: |document| {

@@ -9,6 +9,7 @@ mod check_starts;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod control_sites;
 mod hanging_applications;
 mod hanging_files;
 mod include;

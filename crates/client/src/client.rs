@@ -99,6 +99,11 @@ impl Client {
         }
     }
 
+    /// Returns the running configuration with the parts that sites were compiled to.
+    pub(crate) fn compiled(&self) -> Result<Value, Failure> {
+        self.request("GET", "/control/compiled", b"")
+    }
+
     /// Requests an answer of the server.
     pub(super) fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T, Failure> {
         self.read(self.request("GET", target, b"")?)

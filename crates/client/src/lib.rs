@@ -207,7 +207,7 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
     let client = connect(&args.server)?;
     let mut names = args.applications.clone();
     if args.all {
-        let config = client.request("GET", "/config", b"")?;
+        let config = client.compiled()?;
         let all = config.get("applications").and_then(Value::as_object);
         names.extend(all.into_iter().flatten().map(|(name, _)| name.clone()));
     }

@@ -16,7 +16,7 @@ pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
     let client = client.with_timeout(Duration::from_secs_f64(args.timeout));
     let status: Status = client.get("/status")?;
     if args.ready {
-        let config = client.request("GET", "/config", b"")?;
+        let config = client.compiled()?;
         if let Some(problem) = obstacle(&config, &status) {
             return Err(Failure::Failed(problem));
         }

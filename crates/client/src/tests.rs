@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
-use howdah_control::{Command as Asked, Done, Refusal, Reply, Store, translate};
+use howdah_control::{Command as Asked, Done, Next, Refusal, Reply, Store, translate};
 use howdah_questions::Question;
 use serde_json::json;
 
@@ -102,10 +102,14 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
     let reply = translate(method.as_bytes(), target.as_bytes(), body.as_bytes())
         .and_then(|command| match command {
             Asked::Change(change) => {
-                *store = store.prepare(change)?.store;
+                let Next::Apply(prepared) = store.prepare(change)? else {
+                    panic!("no sites are sent")
+                };
+                *store = prepared.store;
                 Ok(Done::Reconfigured.into())
             }
             Asked::GetConfig(path) => Ok(store.get(&path)),
+            Asked::GetCompiled => Ok(Reply::value(store.document().clone())),
             Asked::Ask { question: Question::Status, part } => {
                 let status = serde_json::to_vec(&Status::default()).unwrap();
                 Reply::part(&status, &part).unwrap().ok_or(Refusal::NoSuchPath)

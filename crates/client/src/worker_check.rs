@@ -79,7 +79,7 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     let url = Url::parse(&args.url).ok_or_else(|| {
         Failure::Failed(format!("{}: write http://HOST:PORT/ or https://HOST/", args.url))
     })?;
-    let running = client.request("GET", "/config", b"")?;
+    let running = client.compiled()?;
     let name =
         servers::application(&running, args.application.as_deref()).map_err(Failure::Failed)?;
     let documents = servers::documents(&running, &name, url.port, args.script.as_deref());

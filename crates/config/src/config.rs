@@ -110,6 +110,8 @@ pub static DOCUMENT: Shape = Shape {
         )
         .internal(),
         Key::new("left_out", Kind::Named(&Kind::Text), "Files that cannot be used").internal(),
+        Key::new("source", Kind::Named(&Kind::Text), "The sites that parts were made from")
+            .internal(),
     ]],
 };
 
@@ -205,6 +207,8 @@ impl Config {
         let included = included.transpose()?.unwrap_or_default();
         let left_out = object.optional("left_out").map(|node| include::read_left_out(&node));
         let left_out = left_out.transpose()?.unwrap_or_default();
+        // The parts that were made from it are read.
+        object.optional("source");
         mistakes.part(object.end())?;
         let mut config = Config {
             listeners: listeners.unwrap_or_default(),

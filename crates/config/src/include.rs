@@ -32,6 +32,7 @@ mod merge;
 mod pattern;
 mod refused;
 mod rest;
+mod sent;
 mod shared;
 mod site_files;
 mod sites;
@@ -41,6 +42,7 @@ mod tolerant;
 
 use expanded::{Origin, Source};
 use pattern::{is_named, is_pattern};
+use sent::{SENT, SOURCE};
 use tolerance::Tolerance;
 
 pub use changed::changed;
@@ -49,6 +51,10 @@ pub(crate) use left_out::read_left_out;
 pub use left_out::{LeftOut, watched_by_left_out};
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
+pub use sent::{
+    Compiled, check_sent, compile_sent, compiled_part, has_sites, is_in_sites, is_made_by_server,
+    sent, source_of_site,
+};
 pub use shared::{SHARED, application_of_site, sites_of_application};
 pub use site_files::{SiteFiles, site_files, with_only_sites};
 pub use sites::{SiteParts, SiteProblem, http_only, switch_on_https};
@@ -141,7 +147,7 @@ fn expand_once<'f>(
     let sources = vec![Source::of_document(file, text)];
     let mut reading = Reading { bytes: text.len(), tolerance, ..Reading::new(files, sources) };
     let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
-    for name in [INCLUDED, LEFT_OUT] {
+    for name in [INCLUDED, LEFT_OUT, SOURCE] {
         if value.get(name).is_some() {
             let problem = format!("\"{name}\" is made by the server; write \"include\"");
             return Err(reading.problem(&place.child(name), &problem));
@@ -492,10 +498,15 @@ impl<'f> Reading<'f> {
         Ok(Some((value, self.add_source(file, text, place))))
     }
 
+    /// Returns true for a document that was sent to the control API.
+    fn is_sent(&self) -> bool {
+        self.sources.first().is_some_and(|source| source.file == Path::new(SENT))
+    }
+
     /// Says which file is read next, without its line: to find lines of all files takes too long.
     fn begins(&self, place: &Place, file: &Path) {
         let source = self.sources.get(place.source);
-        let source = source.map_or(Path::new(""), |source| source.file.as_path()).display();
+        let source = source.map(Source::name).unwrap_or_default();
         self.files.begins(&format!("{source}: {}: {}", path(&place.path), file.display()));
     }
 
@@ -522,9 +533,9 @@ impl<'f> Reading<'f> {
     fn problem(&self, place: &Place, problem: &str) -> String {
         match self.sources.get(place.source) {
             Some(source) => {
-                let colon = if place.path.is_empty() { "" } else { ": " };
-                let path = path(&place.path);
-                format!("{}: {path}{colon}{problem}", source.place(&place.inner))
+                let path = source.path(&place.path);
+                let colon = if path.is_empty() { "" } else { ": " };
+                format!("{}{path}{colon}{problem}", source.place(&place.inner))
             }
             None => problem.to_owned(),
         }

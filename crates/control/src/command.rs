@@ -25,6 +25,8 @@ pub enum Command {
     DeleteCertificate(CertificateName),
     /// Describe certificate bundles: all of them, or the part of one that the path leads to.
     GetCertificates(Path),
+    /// Show the whole configuration, with the parts that its sites were compiled to.
+    GetCompiled,
     /// Show a part of the configuration.
     GetConfig(Path),
     /// Show certificates, configuration and status in one tree.

@@ -49,7 +49,7 @@ pub use path::Path;
 pub use print::print;
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
-pub use store::{Prepared, Store};
+pub use store::{Next, Prepared, Store};
 pub use token::{MAX_TOKEN, Token};
 pub use translate::translate;
 pub use validity::{Validity, validity};

@@ -47,6 +47,18 @@ pub enum Refusal {
         /// All mistakes, as lines with the file.
         mistakes: String,
     },
+    /// The part of the document that the change is about was made from a site.
+    MadeFromSite {
+        /// The path of the part.
+        part: String,
+        /// The path of the site, or of all sites.
+        from: String,
+    },
+    /// Sites of the document have mistakes.
+    InvalidSites {
+        /// The mistakes, as lines with their JSON paths.
+        mistakes: String,
+    },
     /// The body is not JSON.
     InvalidJson(Error),
     /// The body of a reload is neither empty nor `{"restart": true}` or `{"restart": false}`.

@@ -1,7 +1,7 @@
 //! Responses: the only place where an outcome becomes a status and a text. They are Unit's where
 //! Unit has the outcome.
 
-use howdah_config::Error;
+use howdah_config::{Error, split_path};
 use serde_json::{Value, json};
 
 use crate::path::Path;
@@ -176,6 +176,15 @@ impl From<Refusal> for Reply {
             Refusal::FromBrowser { field } => error(403, "Request of a browser.").detail(format!(
                 "the request has a field \"{field}\"; over TCP, this API does not answer browsers"
             )),
+            Refusal::MadeFromSite { part, from } => error(400, "Part of a site.")
+                .detail(format!("{part} is made from {from}; change /config{from}")),
+            Refusal::InvalidSites { mistakes } => {
+                let reply = error(400, "Invalid configuration.").detail(&*mistakes);
+                match mistakes.split_once(": ").filter(|(path, _)| path.starts_with('/')) {
+                    Some((path, _)) => reply.with("location", json!({"path": pointer(path)})),
+                    None => reply,
+                }
+            }
             Refusal::Included { parts } => {
                 let shown = parts.iter().take(MAX_PARTS);
                 let mut list: Vec<_> =
@@ -272,6 +281,12 @@ impl From<Refusal> for Reply {
             Refusal::StatusUnavailable => error(500, "Failed to get status."),
         }
     }
+}
+
+/// Returns the JSON pointer (RFC 6901) of a path as errors show it.
+fn pointer(path: &str) -> String {
+    let steps = split_path(path).into_iter();
+    steps.map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 /// Adds the place of the problem: in the text, or in the document with the key that was meant, as

@@ -1,7 +1,10 @@
 //! The document of the running configuration, and the next document.
 
-use howdah_config::{Config, Defaults, Error, include, json};
-use serde_json::Value;
+use std::borrow::Cow;
+
+use howdah_config::include::Compiled;
+use howdah_config::{Config, Defaults, Error, include, json, split_path};
+use serde_json::{Map, Value};
 
 use crate::change::Change;
 use crate::path::Path;
@@ -27,6 +30,15 @@ pub struct Prepared {
     pub store: Store,
 }
 
+/// What follows a change of a document.
+#[derive(Debug, Clone)]
+pub enum Next {
+    /// The configuration is applied.
+    Apply(Box<Prepared>),
+    /// The sites of the document of this text are compiled first.
+    Compile(Vec<u8>),
+}
+
 impl Store {
     /// Returns a store with the document that Unit has at its first start.
     pub fn empty() -> Store {
@@ -43,35 +55,82 @@ impl Store {
         Store { defaults, ..self }
     }
 
-    /// Returns the whole document.
+    /// Returns the whole document, with the parts that were made from sites.
     pub fn document(&self) -> &Value {
         &self.document
     }
 
     /// Answers [`Command::GetConfig`](crate::Command::GetConfig).
     pub fn get(&self, path: &Path) -> Reply {
-        match path.find(&self.document) {
+        match path.find(&self.sent()) {
             Some(value) => Reply::value(value.clone()),
             None => Refusal::NoSuchValue.into(),
         }
     }
 
-    /// Makes the configuration that results from a change, without applying it.
-    pub fn prepare(&self, change: Change) -> Result<Prepared, Refusal> {
-        let first = change.path().steps().first();
-        if first.is_some_and(|step| step == "included" || step == "left_out") {
-            let parts = vec![("/included".to_owned(), "the files of the document".to_owned())];
-            return Err(Refusal::Included { parts });
+    /// Returns the document as it was sent: sites in place of the parts that were made from them.
+    pub fn sent(&self) -> Cow<'_, Value> {
+        match include::sent(&self.document) {
+            Some(sent) => Cow::Owned(sent),
+            None => Cow::Borrowed(&self.document),
         }
-        let mut document = self.document.clone();
+    }
+
+    /// Makes the document that results from a change, without applying it.
+    pub fn prepare(&self, change: Change) -> Result<Next, Refusal> {
+        let steps = change.path().steps();
+        if steps.first().is_some_and(|step| include::is_made_by_server(step)) {
+            return Err(made_by_server());
+        }
+        let mut document = self.sent().into_owned();
+        let is_compiled = document != self.document;
+        let part = include::compiled_part(&self.document, &document, steps);
+        let is_put = matches!(change, Change::Put { .. });
+        if let Some(Compiled { part, from }) = part {
+            // Parts of all sites may be defined by the document itself.
+            let is_shared = from.rfind('/') == Some(0) && split_path(&part) == steps;
+            if !(is_shared && is_put) {
+                return Err(Refusal::MadeFromSite { part, from });
+            }
+        }
+        if is_put {
+            self.add_objects(&mut document, steps);
+        }
         change.apply(&mut document)?;
-        let changed = include::changed(&self.document, &mut document);
-        if !changed.is_empty() {
-            let own = |(part, file): (&str, &str)| (part.to_owned(), file.to_owned());
-            return Err(Refusal::Included { parts: changed.into_iter().map(own).collect() });
+        if is_compiled {
+            let mut names = document.as_object().into_iter().flatten();
+            if names.any(|(name, _)| include::is_made_by_server(name)) {
+                return Err(made_by_server());
+            }
+        } else {
+            let changed = include::changed(&self.document, &mut document);
+            if !changed.is_empty() {
+                let own = |(part, file): (&str, &str)| (part.to_owned(), file.to_owned());
+                return Err(Refusal::Included { parts: changed.into_iter().map(own).collect() });
+            }
         }
         let text = document.to_string().into_bytes();
+        if include::has_sites(&document) {
+            include::check_sent(&document).map_err(Refusal::InvalidConfiguration)?;
+            return Ok(Next::Compile(text));
+        }
         drop(document);
+        self.prepared(text).map(|prepared| Next::Apply(Box::new(prepared)))
+    }
+
+    /// Adds objects that a path has, and that need not be in a document with sites.
+    fn add_objects(&self, document: &mut Value, steps: &[String]) {
+        let [first, _, ..] = steps else { return };
+        let is_of_sites = self.document.get(first).is_some_and(Value::is_object);
+        if let Some(members) = document.as_object_mut()
+            && (is_of_sites || include::is_in_sites(steps))
+        {
+            members.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
+        }
+    }
+
+    /// Makes the configuration of the text of a document whose sites are compiled.
+    pub fn prepared(&self, text: Vec<u8>) -> Result<Prepared, Refusal> {
         // The document may exceed limits that each change is within, and a stored document must be
         // accepted at the next start.
         let document = json::parse(&text).map_err(too_much)?;
@@ -107,6 +166,11 @@ impl Store {
             one => one == name,
         })
     }
+}
+
+fn made_by_server() -> Refusal {
+    let parts = vec![("/included".to_owned(), "the files of the document".to_owned())];
+    Refusal::Included { parts }
 }
 
 /// Omits the position in the text, which the client has not sent.

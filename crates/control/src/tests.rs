@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod properties;
+mod sites;
 
 /// Model of the router: executes requests on a store, without I/O.
 struct Server {
@@ -29,7 +30,8 @@ impl Server {
     fn carry_out(&mut self, command: Command) -> Reply {
         match command {
             Command::Change(change) => match self.store.prepare(change) {
-                Ok(prepared) => {
+                Ok(Next::Compile(_)) => panic!("no sites are sent"),
+                Ok(Next::Apply(prepared)) => {
                     assert_eq!(json::parse(&prepared.text).as_ref(), Ok(prepared.store.document()));
                     assert_eq!(prepared.config.document, *prepared.store.document());
                     self.store = prepared.store;
@@ -48,6 +50,7 @@ impl Server {
             }
             Command::GetCertificates(path) => list_certificates(&self.certificates, &path),
             Command::GetConfig(path) => self.store.get(&path),
+            Command::GetCompiled => Reply::value(self.store.document().clone()),
             Command::GetEverything => Reply::value(json!({
                 "certificates": self.certificates,
                 "config": self.store.document(),

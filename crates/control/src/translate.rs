@@ -98,12 +98,13 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
         }
         [reload] if reload == "reload" => Command::Reload { restart: false },
         [upgrade] if upgrade == "upgrade" => Command::Upgrade,
+        [compiled] if compiled == "compiled" => Command::GetCompiled,
         _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
         _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     };
     match (method, &command) {
-        (b"GET", Command::Ask { .. }) => Ok(command),
-        (_, Command::Ask { question: Question::Tuning { .. }, .. }) => {
+        (b"GET", Command::Ask { .. } | Command::GetCompiled) => Ok(command),
+        (_, Command::Ask { question: Question::Tuning { .. }, .. } | Command::GetCompiled) => {
             Err(Refusal::MethodNotAllowed { allow: "GET" })
         }
         (b"POST", Command::Reload { .. }) => read_reload(body),

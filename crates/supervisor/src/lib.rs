@@ -90,7 +90,9 @@ pub use file_helper::file_progress;
 pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};
 pub use last_document::{LastDocument, load as load_last_document};
-pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram};
+pub use options::{
+    CompileDocument, LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram,
+};
 pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log, stored_document};
 #[cfg(any(test, feature = "model"))]

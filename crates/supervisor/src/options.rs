@@ -20,6 +20,10 @@ use crate::passed_socket::InheritedSocket;
 /// read.
 pub type ReloadDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
 
+/// Compiles the sites of a document that was sent to the control API, which names no files. Error:
+/// the mistakes, as lines with their JSON paths.
+pub type CompileDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
+
 /// Reads the tables of documents that are in files, and files that could not be used.
 pub struct TableFiles {
     /// Returns true if a document may have files with tables. Reads no file.
@@ -52,6 +56,8 @@ pub struct Options {
     pub origin: String,
     /// Reads the document again from its source; `None` if it has none.
     pub reload_document: Option<ReloadDocument>,
+    /// Compiles the sites of documents that are sent to the control API; `None`: they are refused.
+    pub compile_document: Option<CompileDocument>,
     /// Reads the tables of documents again; `None` if documents come from the control API only.
     pub table_files: Option<TableFiles>,
     /// Directory in which the configuration is stored; `None`: changes are lost at the end.

@@ -237,8 +237,7 @@ fn tell(
     left.extend(obstacles(root, user.as_ref(), server.as_ref()));
     left.extend(inner_site(document, name, root));
     left.extend(hosts.iter().filter_map(|host| answer::dns(host)));
-    let config =
-        document.server.as_ref().map(|running| running.client.request("GET", "/config", b""));
+    let config = document.server.as_ref().map(|running| running.client.compiled());
     let listeners = config.and_then(Result::ok).map(|config| answer::listeners(&config));
     let listeners = listeners.unwrap_or_default();
     let is_encrypted = listeners.iter().any(|(_, is_encrypted)| *is_encrypted);

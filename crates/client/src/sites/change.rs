@@ -81,7 +81,7 @@ pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failu
         let document = document.file.display();
         return Err(Failure::Unreachable(format!("no server with {document} runs")));
     };
-    let config: Value = client.request("GET", "/config", b"")?;
+    let config = client.compiled()?;
     let mut failures = Vec::new();
     let mut restarted = BTreeSet::new();
     for name in names {

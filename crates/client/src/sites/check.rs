@@ -75,7 +75,7 @@ pub(super) fn run(
     } else if names.is_empty() {
         files.extend(document.sites.files.iter().cloned());
     } else {
-        for name in names {
+        for name in names.iter().filter(|name| !document.sites.named.contains(name)) {
             files.push(document.file_of(name)?.to_owned());
         }
     }
@@ -107,10 +107,24 @@ pub(super) fn run(
     let notes = document.sites.notes.iter().filter(|_| is_all);
     let note = |text: &String| Finding { severity: "note", ..whole(&document.file, text) };
     findings.extend(notes.map(note));
+    let named = document.sites.named.iter().filter(|_| file.is_none());
+    let named: Vec<_> = named.filter(|name| names.is_empty() || names.contains(name)).collect();
+    for name in &named {
+        let site = document.named(name).unwrap_or_default();
+        match document.expand_named(name, &site) {
+            Ok(expanded) => {
+                without_https.extend_from_slice(&expanded.without_https);
+                let of_machine =
+                    machine.map(|machine| of_named(document, name, &expanded, machine));
+                findings.extend(of_machine.into_iter().flatten());
+            }
+            Err(mistakes) => findings.extend(of_document(&document.file, &mistakes)),
+        }
+    }
     if let Some(message) = http_only(&without_https, &document.file) {
         findings.push(Finding { severity: "note", ..whole(&document.file, &message) });
     }
-    print(&findings, files.len(), is_json)?;
+    print(&findings, files.len() + named.len(), is_json)?;
     let has_errors = findings.iter().any(Finding::is_error);
     if has_errors { Err(Failure::PartsOut(1)) } else { Ok(()) }
 }
@@ -202,8 +216,31 @@ pub(super) fn of_machine(
     expanded: &Expanded,
     machine: &dyn Machine,
 ) -> Vec<Finding> {
-    let problems = machine.check(&expanded.document, &document.file);
     let begin = format!("{}: ", site.display());
+    problems(document, expanded, machine, &begin, &|line| of_line(site, line))
+}
+
+/// Checks what a site of the document itself names.
+fn of_named(
+    document: &Document,
+    name: &str,
+    expanded: &Expanded,
+    machine: &dyn Machine,
+) -> Vec<Finding> {
+    let begin = howdah_config::path(&["sites", name]) + "/";
+    problems(document, expanded, machine, &begin, &|line| whole(&document.file, line))
+}
+
+/// Returns the problems of the parts of a site, whose lines have this beginning. Other parts of the
+/// document are not those of the site.
+fn problems(
+    document: &Document,
+    expanded: &Expanded,
+    machine: &dyn Machine,
+    begin: &str,
+    finding: &dyn Fn(&str) -> Finding,
+) -> Vec<Finding> {
+    let problems = machine.check(&expanded.document, &document.file);
     let found = problems.into_iter().filter_map(|Problem { severity, path, message }| {
         let line = expanded.explain_problem(&path, &message);
         let severity = match severity {
@@ -211,12 +248,16 @@ pub(super) fn of_machine(
             Severity::Warning => "warning",
             Severity::Note => "note",
         };
-        // Other parts of the document are not those of the site.
-        line.starts_with(&begin).then(|| Finding { severity, ..of_line(site, &line) })
+        line.starts_with(begin).then(|| Finding { severity, ..finding(&line) })
     });
-    let notes = expanded.notes.iter().filter(|line| line.starts_with(&begin));
-    let notes = notes.map(|line| Finding { severity: "note", ..of_line(site, line) });
+    let notes = expanded.notes.iter().filter(|line| line.starts_with(begin));
+    let notes = notes.map(|line| Finding { severity: "note", ..finding(line) });
     notes.chain(found).collect()
+}
+
+/// Returns the mistakes of a site of the document itself, which are lines.
+pub(super) fn of_document(document: &Path, lines: &str) -> Vec<Finding> {
+    lines.lines().map(|line| whole(document, line)).collect()
 }
 
 fn whole(file: &Path, message: &str) -> Finding {

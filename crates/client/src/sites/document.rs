@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use howdah_config::include::{IncludedFiles, SiteFiles, site_files};
-use howdah_config::json;
+use howdah_config::include::{
+    Expanded, IncludedFiles, SiteFiles, compile_sent, has_sites, site_files,
+};
+use howdah_config::{Config, json};
 use howdah_questions::{PartStatus, Status};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Machine;
 use crate::args::Server;
@@ -18,13 +20,18 @@ use crate::failure::Failure;
 use crate::find::connect;
 use crate::output::one_line;
 
+/// The name of a document that is not in a file.
+const SENT: &str = "the configuration of the control API";
+
 /// The document of the service of the packages.
 const DEFAULT: &str = "/etc/howdah/howdah.json";
 
 /// The document with the sites.
 pub(super) struct Document {
-    /// Its file; absolute.
+    /// Its file; absolute. [`SENT`] for a document of the control API.
     pub(super) file: PathBuf,
+    /// It was sent to the control API.
+    pub(super) is_sent: bool,
     /// Its text.
     pub(super) text: Vec<u8>,
     /// Its sites.
@@ -68,13 +75,18 @@ impl Document {
             }
             (None, Some(served)) if Path::new(&served).is_file() => PathBuf::from(served),
             (None, Some(served)) => {
+                let files = machine.files().map_err(Failure::Failed)?;
+                if let Some(document) = Document::sent(running, files)? {
+                    return Ok(document);
+                }
                 let what = match served.as_str() {
                     "" => "a configuration of the control API".to_owned(),
                     directory => format!("the directory {directory}"),
                 };
                 return Err(Failure::Failed(format!(
-                    "the running server serves {what}, which has no files of sites; start it with \
-                     --config {DEFAULT}, or name the document with --config"
+                    "the running server serves {what}, which has no sites; start it with \
+                     --config {DEFAULT}, name the document with --config, or send a site to the \
+                     control API: howdah config set sites/NAME @FILE"
                 )));
             }
             (None, None) => PathBuf::from(DEFAULT),
@@ -94,7 +106,38 @@ impl Document {
         })?;
         let files = machine.files().map_err(Failure::Failed)?;
         let sites = site_files(&text, &file, &*files).map_err(Failure::Failed)?;
-        Ok(Document { file, text, sites, files, server: running })
+        Ok(Document { file, is_sent: false, text, sites, files, server: running })
+    }
+
+    /// Returns the document that was sent to the control API; `None` if it has no sites.
+    fn sent(
+        server: Option<Running>,
+        files: Box<dyn IncludedFiles>,
+    ) -> Result<Option<Document>, Failure> {
+        let Some(Running { client, .. }) = &server else { return Ok(None) };
+        let document = client.request("GET", "/config", b"")?;
+        if !has_sites(&document) {
+            return Ok(None);
+        }
+        let (file, text) = (PathBuf::from(SENT), document.to_string().into_bytes());
+        let sites = site_files(&text, &file, &*files).map_err(Failure::Failed)?;
+        Ok(Some(Document { file, is_sent: true, text, sites, files, server }))
+    }
+
+    /// Returns a site that the document itself has.
+    pub(super) fn named(&self, name: &str) -> Option<Value> {
+        let mut document = json::parse(&self.text).ok()?;
+        Some(document.get_mut("sites")?.get_mut(name)?.take())
+    }
+
+    /// Returns what a site of the document itself becomes. Error: its mistakes, as lines.
+    pub(super) fn expand_named(&self, name: &str, site: &Value) -> Result<Expanded, String> {
+        let document = json!({"sites": {name: site}, "defaults": self.sites.defaults});
+        let expanded = compile_sent(&document, &*self.files)?;
+        match Config::from_value(expanded.document.clone()) {
+            Ok(_) => Ok(expanded),
+            Err(error) => Err(expanded.explain(&error)),
+        }
     }
 
     /// Returns the file of a site. The error says what to type.
@@ -102,6 +145,12 @@ impl Document {
         let file = self.sites.files.iter().find(|file| name_of(file) == name);
         if let Some(file) = file {
             return Ok(file);
+        }
+        if self.is_sent && self.sites.named.iter().any(|named| named == name) {
+            return Err(Failure::Failed(format!(
+                "the site {name} was sent to the control API, and has no file; change it there: \
+                 howdah config edit sites/{name} (config set, config delete)"
+            )));
         }
         if self.sites.named.iter().any(|named| named == name) {
             return Err(Failure::Failed(format!(
@@ -130,6 +179,14 @@ impl Document {
     /// Returns the directory for new sites. Error: the document names none.
     pub(super) fn directory(&self) -> Result<&Path, Failure> {
         self.sites.directory.as_deref().ok_or_else(|| {
+            if self.is_sent {
+                return Failure::Failed(
+                    "the sites of this server are sent to the control API, and have no files; add \
+                     one there: howdah config set sites/NAME @FILE (or '{\"hosts\": ..., \"root\": \
+                     ...}')"
+                        .to_owned(),
+                );
+            }
             Failure::Failed(format!(
                 "{}: the document has no directory for sites; write \"sites\": \"sites/*.json\" \
                  into it (and give its routes names: hosts that no site has get \

@@ -82,8 +82,7 @@ impl Facts<'_> {
     /// Asks the server, if one runs.
     pub(super) fn of(document: &Document) -> Facts<'_> {
         let running = document.server.as_ref();
-        let config =
-            running.and_then(|Running { client, .. }| client.request("GET", "/config", b"").ok());
+        let config = running.and_then(|Running { client, .. }| client.compiled().ok());
         let pools = running.and_then(|Running { client, .. }| client.get("/pools").ok());
         Facts {
             status: running.map(|running| &running.status),
@@ -98,6 +97,11 @@ impl Facts<'_> {
         let problem = self.status.and_then(|status| problem_of(status, file));
         let row = Row { file: Some(file.display().to_string()), ..Row::default() };
         self.row(name_of(file), &site, problem, row)
+    }
+
+    /// Returns the facts of a site that the document itself has.
+    pub(super) fn of_named(&self, name: &str, site: &Value) -> Row {
+        self.row(name, site, None, Row::default())
     }
 
     fn row(&self, name: &str, site: &Value, problem: Option<String>, row: Row) -> Row {
@@ -197,20 +201,24 @@ pub(super) fn run(document: &Document, is_json: bool) -> Result<(), Failure> {
     let facts = Facts::of(document);
     let mut rows: Vec<_> =
         document.sites.files.iter().map(|file| facts.of_file(document, file)).collect();
-    rows.extend(document.sites.named.iter().map(|name| {
-        let value = howdah_config::json::parse(&document.text).unwrap_or_default();
-        let site = value.get("sites").and_then(|sites| sites.get(name)).cloned();
-        facts.row(name, &site.unwrap_or_default(), None, Row::default())
-    }));
+    rows.extend(
+        document
+            .sites
+            .named
+            .iter()
+            .map(|name| facts.of_named(name, &document.named(name).unwrap_or_default())),
+    );
     if is_json {
         let rows: Result<Vec<Value>, _> = rows.iter().map(serde_json::to_value).collect();
         return write_out(&json_text(&Value::Array(rows.unwrap_or_default())));
     }
     if rows.is_empty() {
-        let document = document.file.display();
-        return write_out(&format!(
-            "{document} has no sites; howdah site add HOST --root DIR makes one.\n"
-        ));
+        let add = if document.is_sent {
+            "howdah config set sites/NAME @FILE adds one"
+        } else {
+            "howdah site add HOST --root DIR makes one"
+        };
+        return write_out(&format!("{} has no sites; {add}.\n", document.file.display()));
     }
     write_out(&table(&rows))
 }

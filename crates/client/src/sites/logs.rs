@@ -40,7 +40,7 @@ pub(super) fn run(
             "no server with {document} runs, which would say where its log is"
         )));
     };
-    let config = client.request("GET", "/config", b"").unwrap_or_default();
+    let config = client.compiled().unwrap_or_default();
     let filter = Filter::new(name, &file, application_of_site(&config, name));
     let log = status.files.as_ref().map(|files| files.log.as_str()).unwrap_or_default();
     match log {

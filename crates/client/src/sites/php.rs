@@ -9,9 +9,9 @@ use howdah_sys::credentials::{self, Credentials};
 use serde_json::{Map, Value};
 
 use super::Machine;
-use super::check::{self, Finding};
+use super::check::Hosts;
 use super::document::Document;
-use super::show::parts_of;
+use super::show;
 use crate::args::sites::PhpArgs;
 use crate::failure::Failure;
 
@@ -24,18 +24,13 @@ const KEPT: [&str; 5] = ["TERM", "LANG", "LC_ALL", "COLUMNS", "LINES"];
 /// Replaces this process by PHP.
 pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> {
     let document = Document::open(&args.server, args.config.as_deref(), machine)?;
-    let file = document.file_of(&args.site)?;
-    let expanded = check::expand(&document, file, &check::Hosts::new()).map_err(|findings| {
-        let lines: Vec<_> = findings.iter().map(Finding::line).collect();
-        Failure::Failed(lines.join("\n"))
-    })?;
-    let parts = parts_of(&expanded, file);
+    let show::Shown { site, becomes, .. } = show::find(&document, &args.site, &Hosts::new())?;
+    let (parts, _) = becomes.map_err(show::failed)?;
     let application = application_of_site(&parts, &args.site);
     let application = application.and_then(|name| parts.get("applications")?.get(name));
     let none = Value::Object(Map::new());
     // A site that is disabled, or has no PHP yet.
     let application = application.unwrap_or(&none);
-    let site = document.read(file);
     let text = |key: &str| application.get(key).or(site.get(key)).and_then(Value::as_str);
     let user = match text("user") {
         Some(name) => Some(

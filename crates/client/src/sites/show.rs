@@ -3,28 +3,62 @@
 use std::path::Path;
 
 use howdah_advice::detect;
-use howdah_config::include::{Expanded, application_of_site};
+use howdah_config::include::{Expanded, application_of_site, source_of_site};
 use serde_json::{Map, Value, json};
 
-use super::check::{self, Finding};
+use super::check::{self, Finding, Hosts};
 use super::document::Document;
-use super::list::{self, Facts};
+use super::list::{self, Facts, Row};
 use crate::failure::Failure;
 use crate::output::{json_text, one_line, printable, write_out};
 
+/// A site, and what it becomes.
+pub(super) struct Shown {
+    /// Where it is.
+    place: String,
+    text: String,
+    pub(super) site: Value,
+    row: Row,
+    /// Its parts as a document, and notes about it.
+    pub(super) becomes: Result<(Value, Vec<String>), Vec<Finding>>,
+}
+
+/// Finds a site, in a file or in the document itself.
+pub(super) fn find(document: &Document, name: &str, known: &Hosts) -> Result<Shown, Failure> {
+    let facts = Facts::of(document);
+    if let Some(site) = document.named(name) {
+        let becomes = document
+            .expand_named(name, &site)
+            .map(|expanded| (parts_of(&expanded, &source_of_site(name)), expanded.notes));
+        return Ok(Shown {
+            place: format!("{}, /sites/{name}", document.file.display()),
+            text: format!("{site:#}"),
+            row: facts.of_named(name, &site),
+            site,
+            becomes: becomes.map_err(|mistakes| check::of_document(&document.file, &mistakes)),
+        });
+    }
+    let file = document.file_of(name)?;
+    let text = document.files.read_site(file).unwrap_or_default();
+    let expanded = check::expand(document, file, known);
+    Ok(Shown {
+        place: file.display().to_string(),
+        text: String::from_utf8_lossy(&text).into_owned(),
+        site: document.read(file),
+        row: facts.of_file(document, file),
+        becomes: expanded.map(|expanded| (parts_of(&expanded, file), expanded.notes)),
+    })
+}
+
 /// Prints the file of a site, what is found in its directory, what it becomes, and its state.
 pub(super) fn run(document: &Document, name: &str, is_json: bool) -> Result<(), Failure> {
-    let file = document.file_of(name)?;
-    let row = Facts::of(document).of_file(document, file);
-    let site = document.read(file);
-    let expanded = check::expand(document, file, &check::hosts_of_others(document, &[name]));
-    let parts = expanded.as_ref().map(|expanded| parts_of(expanded, file));
-    let notes = expanded.as_ref().map(|expanded| expanded.notes.clone()).unwrap_or_default();
+    let known = check::hosts_of_others(document, &[name]);
+    let Shown { place, text, site, row, becomes } = find(document, name, &known)?;
     let found = found(&site);
     if is_json {
         let mut value = json!({"site": site, "state": row, "found": found});
-        match parts {
-            Ok(parts) => {
+        match becomes {
+            Ok((parts, notes)) => {
                 value["becomes"] = parts;
                 value["notes"] = json!(notes);
             }
@@ -32,16 +66,14 @@ pub(super) fn run(document: &Document, name: &str, is_json: bool) -> Result<(), 
         }
         return write_out(&json_text(&value));
     }
-    let text = document.files.read_site(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut out = format!("{}:\n", file.display());
+    let mut out = format!("{place}:\n");
     for line in text.trim_end().lines() {
         out.push_str(&format!("    {}\n", printable(&line.replace('\t', "    "))));
     }
     out.push_str(&format!("\nFound in {}:\n", one_line(text_of(&site, "root"))));
     found.iter().for_each(|line| out.push_str(&format!("    {}\n", one_line(line))));
-    match parts {
-        Ok(parts) => {
+    match becomes {
+        Ok((parts, notes)) => {
             out.push_str(&format!("\nBecomes (howdah site expand {name} prints all of it):\n"));
             summary(name, &parts).iter().for_each(|line| out.push_str(&format!("    {line}\n")));
             notes.iter().for_each(|line| out.push_str(&format!("    {}\n", one_line(line))));
@@ -58,17 +90,19 @@ pub(super) fn run(document: &Document, name: &str, is_json: bool) -> Result<(), 
 
 /// Prints the parts of a document that a site becomes.
 pub(super) fn expand(document: &Document, name: &str) -> Result<(), Failure> {
-    let file = document.file_of(name)?;
     let known = check::hosts_of_others(document, &[name]);
-    let expanded = check::expand(document, file, &known).map_err(|findings| {
-        let lines: Vec<_> = findings.iter().map(Finding::line).collect();
-        Failure::Failed(lines.join("\n"))
-    })?;
-    write_out(&format!("{:#}\n", parts_of(&expanded, file)))
+    let (parts, _) = find(document, name, &known)?.becomes.map_err(failed)?;
+    write_out(&format!("{parts:#}\n"))
+}
+
+/// Returns the failure of a command that needs a site without mistakes.
+pub(super) fn failed(findings: Vec<Finding>) -> Failure {
+    let lines: Vec<_> = findings.iter().map(Finding::line).collect();
+    Failure::Failed(lines.join("\n"))
 }
 
 /// Returns the parts of a document that come from a file, as a document.
-pub(super) fn parts_of(expanded: &Expanded, file: &Path) -> Value {
+fn parts_of(expanded: &Expanded, file: &Path) -> Value {
     let mut whole = Value::Object(Map::new());
     for (path, value) in expanded.parts_of(file) {
         put(&mut whole, &path, value.clone());

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::INCLUDED;
 use super::left_out::LeftOut;
+use super::sent::SENT;
 use crate::error::{self, Error, ErrorKind, Position};
 use crate::json;
 use crate::node::{Shown, path, split_path};
@@ -150,10 +151,11 @@ impl Expanded {
                     json::find(&source.text, known).map(|_| known)
                 });
                 let known = known.unwrap_or_default();
-                let colon = if known.is_empty() { "" } else { ": " };
-                format!("{}: {}{colon}{}", source.place(known), path(known), error.text())
+                let path = source.path(known);
+                let colon = if path.is_empty() { "" } else { ": " };
+                format!("{}{path}{colon}{}", source.place(known), error.text())
             }
-            Some(source) => format!("{}: {error}", source.place(&inner)),
+            Some(source) => format!("{}{error}", source.place(&inner)),
             None => error.to_string(),
         }
     }
@@ -165,15 +167,49 @@ impl Source {
         Source { file: file.to_owned(), text: text.to_vec(), included_by: None, is_former: false }
     }
 
-    /// Returns the file and the line of a value, or of the object that lacks it.
-    pub(super) fn place(&self, inner: &[String]) -> String {
-        let Position { line, column, .. } = self.position(inner);
-        format!("{}: line {line}, column {column}", self.file.display())
+    /// Returns the path in a document that was sent; `None` for a file.
+    fn sent(&self) -> Option<&str> {
+        self.file.to_str()?.strip_prefix(SENT)
     }
 
-    /// Returns the position of a value, or of the object that lacks it.
-    pub(super) fn position(&self, inner: &[String]) -> Position {
-        position(&self.text, inner)
+    /// Returns the file and the line of a value, or of the object that lacks it, as the beginning
+    /// of a message; empty for a document that was sent.
+    pub(super) fn place(&self, inner: &[String]) -> String {
+        match self.sent() {
+            Some(_) => String::new(),
+            None => format!("{}: {}", self.file.display(), self.line(inner)),
+        }
+    }
+
+    /// Returns the line of a value as [`Source::place`] does, without the file.
+    pub(super) fn line(&self, inner: &[String]) -> String {
+        if self.sent().is_some() {
+            return String::new();
+        }
+        let Position { line, column, .. } = position(&self.text, inner);
+        format!("line {line}, column {column}: ")
+    }
+
+    /// Returns the JSON path of a value in the file, or in the document that was sent.
+    pub(super) fn path(&self, inner: &[String]) -> String {
+        format!("{}{}", self.sent().unwrap_or_default(), path(inner))
+    }
+
+    /// Returns the name in messages about others.
+    pub(super) fn name(&self) -> String {
+        match self.sent() {
+            Some("") => "the document".to_owned(),
+            Some(path) => path.to_owned(),
+            None => self.file.display().to_string(),
+        }
+    }
+
+    /// Returns the file as the beginning of a message; empty for a document that was sent.
+    pub(super) fn file(&self) -> String {
+        match self.sent() {
+            Some(_) => String::new(),
+            None => format!("{}: ", self.file.display()),
+        }
     }
 }
 

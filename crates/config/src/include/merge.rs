@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::expanded::Origin;
-use super::{Place, Reading};
+use super::{Place, Reading, Source};
 use crate::node::Shown;
 
 impl Reading<'_> {
@@ -61,7 +61,7 @@ impl Reading<'_> {
                     let intruder = self.intruder(&place, other);
                     let name = |source: usize| {
                         let source = self.sources.get(source);
-                        source.map(|source| source.file.display().to_string()).unwrap_or_default()
+                        source.map(Source::name).unwrap_or_default()
                     };
                     let owner = name(if intruder == other { place.source } else { other });
                     let place = self.place_in_site(Place { source: intruder, ..place });

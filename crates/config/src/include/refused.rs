@@ -14,17 +14,20 @@ pub(crate) fn refuse(document: &Node<'_>) -> Result<(), Error> {
             let message = format!("\"{name}\" is not for this document");
             let error = Error::new(ErrorKind::UnknownKey, String::new(), message);
             return Err(error.with_hint(
-                "sites are read with a file that the server reads with \"--config\"; write them \
-                 into files of its \"sites\", and use \"howdah reload\"",
+                "sites are read with a file that the server reads with \"--config\" (use \"howdah \
+                 reload\"), or sent to the control API as an object",
             ));
         }
     }
-    let Some((steps, name)) = first_include(document.value, &mut Vec::new()) else {
-        return Ok(());
-    };
+    first_file(document.value).map_or(Ok(()), Err)
+}
+
+/// Returns the mistake of the first place of a document that includes files.
+pub(super) fn first_file(document: &Value) -> Option<Error> {
+    let (steps, name) = first_include(document, &mut Vec::new())?;
     let message = format!("file \"{}\" cannot be included by this document", Shown(&name));
     let error = Error::new(ErrorKind::InvalidValue, path(&steps), message);
-    Err(error.with_hint(
+    Some(error.with_hint(
         "only a file that the server reads with \"--config\" can include others; put the content \
          of the file in place of \"include\", or the document into such a file and use \"howdah \
          reload\"",

@@ -59,7 +59,7 @@ fn rest(document: &Value, files: &BTreeSet<&str>) -> Option<Value> {
 
 /// Returns a value without the parts that the files own. `is_owned`: the value is in a part that a
 /// file owns.
-fn without(
+pub(super) fn without(
     value: Value,
     path: &mut Vec<String>,
     is_owned: bool,

@@ -13,8 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::expanded::Origin;
 use super::lists;
+use super::sent::{SENT, source_of_site};
 use super::shared::leave_out_known;
-use super::{IncludedFiles, Place, Reading};
+use super::{IncludedFiles, Place, Reading, Source};
 use crate::error::Error;
 use crate::json;
 use crate::node::{Shown, path, quoted, split_path};
@@ -133,11 +134,10 @@ impl Reading<'_> {
                 if let Err(error) = Site::check_defaults(&defaults) {
                     has_mistakes = true;
                     for error in [&error].into_iter().chain(error.others()) {
-                        let file = self.sources.get(place.source).map(|source| &source.file);
-                        let file = file.map(|file| file.display().to_string());
+                        let file = self.sources.get(place.source).map(Source::file);
                         let text = self.place_of(&place, error);
                         let file = file.unwrap_or_default();
-                        self.reject(place.source, format!("{file}: {text}"))?;
+                        self.reject(place.source, format!("{file}{text}"))?;
                     }
                 }
                 (defaults, Some(place))
@@ -156,7 +156,16 @@ impl Reading<'_> {
             match sites {
                 Value::Object(sites) => {
                     for (name, site) in sites {
-                        let place = place.child(&name);
+                        let place = if self.is_sent() {
+                            let source = self.add_source(
+                                &source_of_site(&name),
+                                site.to_string().into(),
+                                &place,
+                            );
+                            Place { source, inner: Vec::new(), path: Vec::new() }
+                        } else {
+                            place.child(&name)
+                        };
                         self.site(&name, &site, shared, place, &mut all)?;
                     }
                 }
@@ -170,11 +179,29 @@ impl Reading<'_> {
                 _ => self.keep(&place, "must be names of files, or an object of sites")?,
             }
         }
+        // No steps are as good as no names.
+        if let Some(routes) = members.get_mut("routes").filter(|routes| **routes == json!([])) {
+            *routes = json!({});
+        }
+        let before = self.is_sent().then(|| Value::Object(members.clone()));
         self.add_shared(members, &addresses, all.is_encrypted)?;
+        if let Some(before) = before {
+            self.record_shared(&before, members, &all);
+        }
         let document = self.sources.first().map(|source| source.file.as_path());
         let document = document.unwrap_or(Path::new(""));
-        let note = http_only(&self.without_https, document);
-        self.notes.extend(note.map(|note| format!("{}: {note}", document.display())));
+        if self.is_sent() {
+            let sites = (!self.without_https.is_empty()).then(|| listed(&self.without_https));
+            self.notes.extend(sites.map(|sites| {
+                format!(
+                    "HTTP only: {sites}; to switch HTTPS on, type: howdah config set \
+                     defaults/https '{{\"email\": \"you@example.org\"}}'"
+                )
+            }));
+        } else {
+            let note = http_only(&self.without_https, document);
+            self.notes.extend(note.map(|note| format!("{}: {note}", document.display())));
+        }
         for PartsOfSite { mut document, mut places, place } in all.parts {
             leave_out_known(members, &mut document);
             let first_origin = self.origins.len();
@@ -293,9 +320,8 @@ impl Reading<'_> {
                 if texts.is_empty() {
                     return Ok(false);
                 }
-                let file = self.sources.get(place.source).map(|source| source.file.display());
-                let file = file.map(|file| file.to_string()).unwrap_or_default();
-                return refuse(self, format!("{file}: {}", texts.join("; ")));
+                let file = self.sources.get(place.source).map(Source::file).unwrap_or_default();
+                return refuse(self, format!("{file}{}", texts.join("; ")));
             }
         };
         self.begins(&place.child("root"), &site.root);
@@ -407,6 +433,28 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Records the parts that all sites of a document that was sent share, and adds the objects to
+    /// which the sites add their parts: none of them is a part of one site. `before` is the document
+    /// without them.
+    fn record_shared(&mut self, before: &Value, members: &mut Map<String, Value>, all: &Compiled) {
+        for parts in &all.parts {
+            for (name, _) in parts.document.iter().filter(|(_, value)| value.is_object()) {
+                members.entry(name.clone()).or_insert_with(|| json!({}));
+            }
+        }
+        let top = Place { source: 0, inner: Vec::new(), path: Vec::new() };
+        let source = self.add_source(Path::new(&format!("{SENT}/{SITES}")), Vec::new(), &top);
+        let mut new = Vec::new();
+        for (name, value) in members.iter() {
+            let below = value.as_object().into_iter().flatten();
+            let below = below.map(|(key, _)| vec![name.clone(), key.clone()]);
+            let all = [vec![name.clone()]].into_iter().chain(below);
+            new.extend(all.filter(|path| find(before, path).is_none()));
+        }
+        let origins = new.into_iter().map(|path| Origin { path, source, inner: Vec::new() });
+        self.origins.extend(origins);
+    }
+
     /// Returns a mistake with its line and its path in a site.
     fn place_of(&self, place: &Place, error: &Error) -> String {
         let mut inner = place.inner.clone();
@@ -414,10 +462,9 @@ impl Reading<'_> {
         // The line of a key that is not known is that of the key, not of its object.
         let key = unknown_key(error).filter(|_| inner.len() < 64);
         let at: Vec<_> = inner.iter().cloned().chain(key).collect();
-        let position = self.sources.get(place.source).map(|source| source.position(&at));
-        let line = position.map(|at| format!("line {}, column {}: ", at.line, at.column));
-        let line = line.unwrap_or_default();
-        match path(&inner) {
+        let source = self.sources.get(place.source);
+        let line = source.map(|source| source.line(&at)).unwrap_or_default();
+        match source.map_or_else(|| path(&inner), |source| source.path(&inner)) {
             path if path.is_empty() => format!("{line}{}", error.text()),
             path => format!("{line}{path}: {}", error.text()),
         }

@@ -48,7 +48,7 @@ use crate::path::Path;
 use crate::print::{print_part, with_members};
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
-use crate::store::{Prepared, Store};
+use crate::store::{Next, Prepared, Store};
 use crate::token::Token;
 use crate::translate::translate;
 
@@ -295,7 +295,10 @@ impl Api {
     }
 
     async fn carry_out(&self, command: Command) -> Reply {
-        let needs_router = !matches!(command, Command::GetConfig(_) | Command::GetCertificates(_));
+        let needs_router = !matches!(
+            command,
+            Command::GetConfig(_) | Command::GetCompiled | Command::GetCertificates(_)
+        );
         if needs_router && let Err(detail) = self.router.answers().await {
             return Refusal::NoAnswer { detail }.into();
         }
@@ -303,6 +306,11 @@ impl Api {
             Command::Change(change) => {
                 let store = Arc::clone(&self.store.borrow());
                 let prepared = match on_helper_thread(move || store.prepare(change)).await {
+                    Ok(Next::Apply(prepared)) => Ok(*prepared),
+                    Ok(Next::Compile(document)) => self.compile(document).await,
+                    Err(refusal) => Err(refusal),
+                };
+                let prepared = match prepared {
                     Ok(prepared) => prepared,
                     Err(refusal) => return refusal.into(),
                 };
@@ -312,6 +320,7 @@ impl Api {
                 }
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
+            Command::GetCompiled => Reply::value(self.store.borrow().document().clone()),
             Command::Ask { question, part } => self.ask(question, &part).await,
             Command::GetEverything => match self.status().await {
                 Ok(status) => self.everything(&status),
@@ -325,13 +334,22 @@ impl Api {
         }
     }
 
+    /// Compiles the sites of a document.
+    async fn compile(&self, document: Vec<u8>) -> Result<Prepared, Refusal> {
+        let compiled = self.supervisor.compile_document(&document).await;
+        drop(document);
+        let compiled = compiled.map_err(|mistakes| Refusal::InvalidSites { mistakes })?;
+        let store = Arc::clone(&self.store.borrow());
+        on_helper_thread(move || store.prepared(compiled)).await
+    }
+
     /// Returns certificates, configuration and status in one tree.
     fn everything(&self, status: &[u8]) -> Reply {
         let whole = Path::default();
         let everything = print_part(status, &whole).and_then(|status| {
             let members = [
                 ("certificates", serde_json::to_string(&*self.certificates.borrow())?),
-                ("config", self.store.borrow().document().to_string()),
+                ("config", self.store.borrow().sent().to_string()),
                 ("status", status.unwrap_or_default()),
             ];
             Reply::part(&with_members(b"{}".into(), members), &whole)

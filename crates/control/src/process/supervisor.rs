@@ -135,14 +135,13 @@ impl Supervisor {
     /// Reads the configuration again from its source at the start of the server. Error: the reason
     /// why it cannot be read. With `tables`, reads only the tables of the running configuration.
     pub async fn read_document(&self, tables: bool) -> Result<Vec<u8>, String> {
-        match self.ask(&FromControl::ReadDocument { tables }, &[]).await? {
-            (ToControl::DocumentRead { error }, descriptors) if error.is_empty() => {
-                let read = from_memory(descriptors.into_iter().next(), MAX_TEXT);
-                read.map_err(|error| error.to_string())
-            }
-            (ToControl::DocumentRead { error }, _) => Err(error),
-            _ => Err(STOPPING.to_owned()),
-        }
+        document_read(self.ask(&FromControl::ReadDocument { tables }, &[]).await?)
+    }
+
+    /// Compiles the sites of a document that names no files. Error: the mistakes.
+    pub async fn compile_document(&self, document: &[u8]) -> Result<Vec<u8>, String> {
+        let memory = to_memory(document).map_err(|error| error.to_string())?;
+        document_read(self.ask(&FromControl::CompileDocument {}, &[memory.as_fd()]).await?)
     }
 
     /// Stores a valid certificate bundle (PEM). Error: the reason why it is not stored.
@@ -155,6 +154,18 @@ impl Supervisor {
     /// Deletes a certificate bundle. Error: the reason why it is not deleted.
     pub async fn delete_certificate(&self, name: String) -> Result<(), Failed> {
         stored(self.ask(&FromControl::DeleteCertificate { name }, &[]).await)
+    }
+}
+
+/// Returns the document of an answer.
+fn document_read(answer: Answer) -> Result<Vec<u8>, String> {
+    match answer {
+        (ToControl::DocumentRead { error }, descriptors) if error.is_empty() => {
+            let read = from_memory(descriptors.into_iter().next(), MAX_TEXT);
+            read.map_err(|error| error.to_string())
+        }
+        (ToControl::DocumentRead { error }, _) => Err(error),
+        _ => Err(STOPPING.to_owned()),
     }
 }
 

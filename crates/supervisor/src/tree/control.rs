@@ -15,6 +15,7 @@ use crate::certificates;
 use crate::control::{self, Control};
 use crate::file_task::Task;
 use crate::memory::{memory_file, read_memory_file};
+use crate::store;
 
 /// Maximum number of attempts to read the configuration again if the control process dies during
 /// one.
@@ -233,6 +234,15 @@ impl Tree {
                 }
             }
             FromControl::ReadDocument { tables } => self.send_document(tables),
+            FromControl::CompileDocument {} => {
+                match read_memory_file(descriptors, store::MAX_DOCUMENT) {
+                    Ok(document) => self.begin_for_control(Task::CompileDocument(document)),
+                    Err(error) => {
+                        let read = ToControl::DocumentRead { error: error.to_string() };
+                        self.send_to_control(&read, &[]);
+                    }
+                }
+            }
             FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
             FromControl::DeleteCertificate { name } => {
                 self.begin_for_control(Task::DeleteCertificate { name });

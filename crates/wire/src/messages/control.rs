@@ -42,6 +42,9 @@ messages! {
         6 Upgrade {}
         /// Another change waits for the one that is being made, which must not take long now.
         8 Hurry {}
+        /// Compiles the sites of a document that was sent to the control API; answered with
+        /// `DocumentRead`. Descriptor: a memfd with the document, which names no files.
+        10 CompileDocument {}
         /// Answer to `Ping`.
         9 Pong {
             /// As given to `Ping`.
@@ -82,7 +85,7 @@ messages! {
             /// The result of the change.
             outcome: ChangeOutcome,
         }
-        /// Result of `ReadDocument`. Descriptor: a memfd with the document, if it could be read.
+        /// Result of `ReadDocument` and `CompileDocument`. Descriptor: a memfd with the document, if it could be read.
         3 DocumentRead {
             /// Error message; empty on success.
             error: String,

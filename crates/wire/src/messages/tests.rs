@@ -137,6 +137,7 @@ fn every_message_is_read_back_whole() {
     );
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
+    assert_read_back!(FromControl: FromControl::CompileDocument {});
     assert_read_back!(ToRouter: ToRouter::Ask { number: 1, question: text("\"Status\"") });
     assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
     assert_read_back!(ToZygote:

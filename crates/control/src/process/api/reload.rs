@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use howdah_config::include;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_wire::messages::{FromControl, Restart};
@@ -39,7 +40,16 @@ impl Api {
         let read = self.supervisor.read_document(tables).await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
         let (store, origin) = (Arc::clone(&self.store.borrow()), Arc::clone(&self.origin));
-        self.apply(on_helper_thread(move || store.read(text, &origin)).await?, restart).await
+        let read = move || {
+            let prepared = store.read(text, &origin)?;
+            let sites = if tables { None } else { include::sent(prepared.store.document()) };
+            Ok((prepared, sites.map(|document| document.to_string().into_bytes())))
+        };
+        let (mut prepared, sites) = on_helper_thread(read).await?;
+        if let Some(document) = sites {
+            prepared = self.compile(document).await?;
+        }
+        self.apply(prepared, restart).await
     }
 
     /// Records whether the document at its source is refused.
