@@ -1,5 +1,7 @@
 //! Tests of the whole text.
 
+mod names;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
