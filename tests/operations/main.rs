@@ -1,6 +1,7 @@
 //! The server as operators see it: the command line, signals, logs, limits of open files.
 
 mod access_log;
+mod bans;
 mod command;
 mod descriptors;
 mod environment;
@@ -10,6 +11,7 @@ mod hung_router;
 mod last_requests;
 mod log_rotation;
 mod metrics;
+mod monitoring;
 mod problems;
 mod recovery;
 mod service_manager;
