@@ -2,6 +2,7 @@
 //! the server.
 
 mod crash_loops;
+mod debuggers;
 mod exhaustion;
 mod fairness;
 mod faults;
