@@ -195,6 +195,8 @@ class Tests:
                      "howdah check --syntax $document 2>&1 | { ! grep -v 'configuration is valid'; }; done")
             for document in ("README.md", "contents.md", "install.md", "examples/README.md"):
                 host.run(f"zcat -f /usr/share/doc/howdah/{document}* | grep '^# '")
+            for file in ("grafana/howdah.json", "prometheus/howdah-alerts.yml", "fail2ban/filter.d/howdah-auth.conf"):
+                assert host.path(f"/usr/share/howdah/monitoring/{file}").exists(), file
             assert "answers" in host.run("howdah ping").stdout
             # systemd has copies of the sockets.
             done = host.run("howdah check /etc/howdah/howdah.json")

@@ -78,5 +78,46 @@ class BillOfMaterials(unittest.TestCase):
         self.assertEqual(list(packages), ["deep", "derive", "howdah", "linked"])
 
 
+class CrowdSec(unittest.TestCase):
+    """The parser's patterns, as CrowdSec expands them, on lines that a server has written."""
+
+    TEXT = (HERE / "monitoring/crowdsec/parsers/s01-parse/howdah-logs.yaml").read_text()
+    TAIL = '[28/Nov/2026:00:19:28 +0000] "GET /x?1.2.3.4%20-%20-%20%22GET HTTP/1.1" 404 54'
+    FIELDS = '"\\x22 404 1.2.3.4 - -" "curl/7.88.1"'
+
+    def patterns(self):
+        known = dict(re.findall(r"^  ([A-Z_]+): '(.*)'$", self.TEXT, re.MULTILINE))
+        known["IP"] = r"[0-9a-fA-F.:]+"
+        return [re.compile(re.sub(r"%\{([A-Z_]+):([a-z_]+)\}", lambda found: f"(?P<{found[2]}>{known[found[1]]})",
+                                  pattern))
+                for pattern in re.findall(r"^      pattern: '(.*)'$", self.TEXT, re.MULTILINE)]
+
+    def parsed(self, line):
+        found = [match for match in (pattern.search(line) for pattern in self.patterns()) if match]
+        self.assertLessEqual(len(found), 1, line)
+        return found[0].groupdict() if found else None
+
+    def test_the_address_is_the_one_of_the_client(self):
+        for line in (f"192.0.2.1 - - {self.TAIL}",
+                     f"192.0.2.1 - - {self.TAIL} {self.FIELDS}",
+                     f"1.2.3.4:80 192.0.2.1 - - {self.TAIL} {self.FIELDS}",
+                     f"[::1]:80 192.0.2.1 - 1.2.3.4 - - [] GET / 404 {self.TAIL} {self.FIELDS}"):
+            parsed = self.parsed(line)
+            self.assertEqual((parsed["remote_addr"], parsed["status"], parsed["verb"]), ("192.0.2.1", "404", "GET"))
+            self.assertEqual(parsed["time_local"], "28/Nov/2026:00:19:28 +0000")
+        parsed = self.parsed('-:80 2001:db8::7 - - [28/Nov/2026:00:19:28 +0000] "-" 400 207 "-" "-"')
+        self.assertEqual((parsed["remote_addr"], parsed["status"]), ("2001:db8::7", "400"))
+
+    def test_other_lines_are_not_parsed(self):
+        for line in ("2026/11/28 00:19:28 [info] 1#2 request e0: /: limit /a refuses 1.2.3.4 (429): more requests",
+                     f"x 192.0.2.1 - - {self.TAIL}", f"192.0.2.1 - - {self.TAIL} {self.FIELDS} more"):
+            self.assertIsNone(self.parsed(line), line)
+
+    def test_patterns_have_no_alternatives(self):
+        # CrowdSec mixes up the values of groups behind one.
+        for pattern in re.findall(r"^      pattern: '(.*)'$", self.TEXT, re.MULTILINE):
+            self.assertNotIn("|", pattern)
+
+
 if __name__ == "__main__":
     unittest.main()
