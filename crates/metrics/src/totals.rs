@@ -68,6 +68,19 @@ impl Totals {
         sites
     }
 
+    /// Returns of each site the number of requests, of errors of the server, and the sum of the times
+    /// in microseconds.
+    pub fn sums(&self) -> BTreeMap<&str, (u64, u64, u64)> {
+        let mut sites = BTreeMap::<&str, (u64, u64, u64)>::new();
+        for ((site, _), counts) in &self.requests {
+            let (requests, errors, time) = sites.entry(site).or_default();
+            *requests = requests.saturating_add(counts.requests());
+            *errors = errors.saturating_add(counts.errors());
+            *time = time.saturating_add(counts.whole.sum());
+        }
+        sites
+    }
+
     /// Forgets names that the current document does not have, once there are too many: they would
     /// hide new ones.
     pub fn keep_names(&mut self, names: &BTreeSet<&str>) {

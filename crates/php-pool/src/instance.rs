@@ -151,6 +151,11 @@ impl Instance {
         self.worker_count.load(Relaxed)
     }
 
+    /// Returns the process ids of its workers.
+    pub fn pids(&self) -> Vec<u32> {
+        self.workers().values().map(|worker| worker.pid).collect()
+    }
+
     /// Returns the process id of a running worker.
     pub fn pid(&self, owner: WorkerId) -> Option<u32> {
         self.workers().get(&owner).map(|worker| worker.pid)

@@ -26,6 +26,7 @@ pub mod ends;
 pub mod instance;
 pub mod output;
 pub mod pending;
+pub mod process_meter;
 pub mod queue;
 mod queue_order;
 mod queue_results;

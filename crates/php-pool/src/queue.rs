@@ -22,6 +22,7 @@ use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 pub use self::busy::Busy;
 use super::ends::Ends;
 pub use super::instance::{Instance, NotSent, Worker};
+use super::process_meter::ProcessMeter;
 use super::queue_order::{Flow, Queued, WaitingList};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::refusals::Refusals;
@@ -47,6 +48,8 @@ pub struct Queue {
     pub request_lines: LogRate,
     /// Ends of processes with an error, and restarts.
     pub ends: Ends,
+    /// Use of its processes, as last measured.
+    pub process_use: ProcessMeter,
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
     /// Version of the PHP that runs last reported; empty before.
@@ -157,6 +160,7 @@ impl Queue {
             request_lines: LogRate::default(),
             refusals: Refusals::default(),
             ends: Ends::default(),
+            process_use: ProcessMeter::default(),
             php_version: Mutex::default(),
             inner: Mutex::new(inner),
         }
@@ -272,14 +276,6 @@ impl Queue {
             }
         }
         latest.map(|(_, key, info)| (key, Arc::clone(&info.context)))
-    }
-
-    /// Returns the number of requests that have run for at least this time.
-    pub fn count_running_longer_than(&self, least: Duration) -> u32 {
-        let (inner, now) = (self.lock(), clock::monotonic_us());
-        let Some(serving) = &inner.serving else { return 0 };
-        let running = (0..).zip(&serving.infos).filter_map(|(slot, _)| serving.running(slot, now));
-        running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
     /// Returns requests that have run for longer than `limit` microseconds, each only once, and the
@@ -440,6 +436,7 @@ impl Queue {
             }
         }
         status.waiting_time = now.saturating_sub(oldest);
+        status.longest_run = running.values().map(|(_, times)| times.ran).max().unwrap_or(0);
         let workers = instance.workers();
         status.active = running.len() as u32;
         status.idle = (workers.len() as u32).saturating_sub(status.active);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_config::{DynamicProcesses, Processes};
-use howdah_sys::clock;
+use howdah_sys::{clock, process_use};
 use howdah_wire::frame::{OpcacheUsage, RequestUsage, Retirement};
 use howdah_wire::queue::WorkerId;
 
@@ -49,6 +49,8 @@ pub struct PoolStatus {
     pub max_processes: u32,
     /// Waiting time of the oldest waiting request.
     pub waiting_time: u64,
+    /// Run time of the request that has run longest of those that run.
+    pub longest_run: u64,
     /// Maximum waiting time of a request since `start_time`.
     pub max_waiting_time: u64,
     /// Number of workers that have ended after a request, by the reason. Reasons without any are
@@ -73,6 +75,8 @@ pub struct ProcessStatus {
     pub requests: u64,
     /// Private memory of the worker in bytes; 0 if unknown.
     pub memory: u64,
+    /// Processor time of the worker since its start, in microseconds.
+    pub cpu_time: u64,
     /// Current request of the worker, or its last one.
     pub request: RequestStatus,
 }
@@ -267,9 +271,10 @@ impl ProcessStatus {
         ProcessStatus { pid, start_time, requests: last.requests, ..ProcessStatus::default() }
     }
 
-    /// Measures the worker's memory.
+    /// Measures the worker's memory and processor time.
     pub(super) fn measure(&mut self) {
-        self.memory = private_memory(self.pid);
+        self.memory = process_use::private_memory(self.pid);
+        self.cpu_time = process_use::cpu_time(self.pid);
     }
 
     /// Returns the status of a worker without a request, started at `start_time`.
@@ -338,15 +343,6 @@ impl PoolStatus {
     }
 }
 
-/// Returns the private resident memory of a process in bytes: neither file pages nor shared memory.
-/// Needs no permission.
-fn private_memory(pid: u32) -> u64 {
-    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let mut pages = statm.split(' ').skip(1).map_while(|number| number.parse::<u64>().ok());
-    let (Some(resident), Some(shared)) = (pages.next(), pages.next()) else { return 0 };
-    resident.saturating_sub(shared) * rustix::param::page_size() as u64
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -400,11 +396,5 @@ mod tests {
         assert_eq!(info.times(1, 150), Times { waited: 0, ran: 50 });
         assert_eq!(info.times(u64::MAX, 150), Times { waited: 50, ran: 0 });
         assert_eq!(info.times(0, 150), Times { waited: 50, ran: 0 });
-    }
-
-    #[test]
-    fn the_kernel_tells_how_much_memory_a_process_has() {
-        assert!(private_memory(std::process::id()) > 0);
-        assert_eq!(private_memory(0), 0);
     }
 }

@@ -61,6 +61,26 @@ pub struct PhpStatus {
     pub opcache: Option<OpcacheStatus>,
     /// Its requests and processes since the start.
     pub activity: PhpActivity,
+    /// Its processes, with the programs that scripts have started.
+    pub processes: ProcessUse,
+}
+
+/// Processes of an application as the kernel lists them, at most a second ago: its prototype, those
+/// that run scripts, and programs that scripts have started and that still run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessUse {
+    /// Number of all these processes.
+    pub all: u64,
+    /// Those of them that scripts have started.
+    pub programs: u64,
+    /// Those of all that run on a processor or wait for one.
+    pub runnable: u64,
+    /// Their processor time in microseconds, those included that have ended. In contrast to that of
+    /// finished requests, it grows during a request.
+    pub cpu_us: u64,
+    /// Their private memory in bytes, resident, neither files nor shared memory.
+    pub private: u64,
 }
 
 /// Requests and processes of an application since the start, or since its settings have changed.
@@ -79,11 +99,18 @@ pub struct PhpActivity {
     pub cpu_us: u64,
     /// Maximum memory of a script in bytes.
     pub memory_peak: u64,
+    /// Run time in microseconds of the script that has run longest of those that run.
+    pub longest_us: u64,
+    /// Bytes that scripts have written for the log, those included that were left out.
+    pub log_bytes: u64,
     /// Lines of scripts, and about their requests, that were left out of the log.
     pub dropped_lines: u64,
     /// Processes that have ended after a request or with an error, by the reason.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub ends: Named<u64>,
+    /// Processes that have ended with an error in the last minute, by the reason.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub failed_last_minute: Named<u64>,
     /// Times that all processes were replaced, by the reason: `asked` or `failed`.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub restarts: Named<u64>,

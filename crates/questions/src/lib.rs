@@ -25,7 +25,7 @@ pub use last_requests::*;
 pub use purge::Purge;
 pub use question::{Question, Subject};
 pub use status::*;
-pub use usage::{SiteTraffic, SiteUsage, Usage};
+pub use usage::{SiteTotal, SiteTraffic, SiteUsage, Usage};
 
 /// Parts by their names, in the order in which they are shown.
 pub type Named<T> = IndexMap<String, T>;

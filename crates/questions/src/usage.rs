@@ -42,6 +42,22 @@ pub struct SiteTraffic {
     pub requests: u64,
     /// Responses with a status of 500 or above.
     pub errors: u64,
+    /// Since the start of the router. Left out for names that are none of the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<SiteTotal>,
+}
+
+/// What clients have asked of a site since the start of the router.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteTotal {
+    /// Requests that were answered, or cut short.
+    pub requests: u64,
+    /// Responses with a status of 500 or above.
+    pub errors: u64,
+    /// Sum of their times in microseconds, each from the first byte of the request to the last one
+    /// of the response.
+    pub time_us: u64,
 }
 
 /// The highest number, up to which all programs read JSON exactly.

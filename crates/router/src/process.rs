@@ -38,6 +38,7 @@ mod out_parts;
 mod ping;
 mod pools;
 mod prepare;
+mod process_lists;
 mod programs;
 mod question;
 mod read_file;

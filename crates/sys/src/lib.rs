@@ -8,7 +8,8 @@
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
 //! - [`activity`]: the activity of the threads of a process.
 //! - [`pidfd`]: descriptors of processes.
-//! - [`process_tree`]: finding and ending the descendants of a process.
+//! - [`process_tree`]: finding and ending the descendants of a process; [`process_use`]: their
+//!   processor time and memory.
 //! - [`directory`]: checking that a directory exists.
 //! - [`regular_file`]: opening and reading files that other users can replace by something that
 //!   blocks.
@@ -68,6 +69,7 @@ pub mod process;
 #[allow(unsafe_code)]
 pub mod process_memory;
 pub mod process_tree;
+pub mod process_use;
 pub mod protected;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]

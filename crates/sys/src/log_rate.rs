@@ -45,6 +45,8 @@ pub struct LogRate {
     left_out: AtomicU64,
     /// Number of records that were ever left out.
     all_left_out: AtomicU64,
+    /// Number of bytes of all records, those included that were left out.
+    all_bytes: AtomicU64,
 }
 
 /// Decision about a record.
@@ -79,6 +81,11 @@ impl LogRate {
     /// Returns the number of records that were ever left out.
     pub fn all_left_out(&self) -> u64 {
         self.all_left_out.load(Relaxed)
+    }
+
+    /// Returns the number of bytes of all records, those included that were left out.
+    pub fn all_bytes(&self) -> u64 {
+        self.all_bytes.load(Relaxed)
     }
 
     /// Decides about a record. One that is left out is counted.
@@ -133,6 +140,7 @@ impl LogRate {
     }
 
     fn wrote_at(&self, now: u64, bytes: usize) {
+        self.all_bytes.fetch_add(bytes as u64, Relaxed);
         let cost = (bytes as u64).saturating_add(RECORD_COST).saturating_mul(1_000_000) / RATE;
         let add = |paid: u64| Some(paid.max(now).saturating_add(cost));
         let _ = self.paid.fetch_update(Relaxed, Relaxed, add);
@@ -164,6 +172,7 @@ mod tests {
             assert!(rate.wait_at(now).is_zero());
             rate.wrote_at(now, record);
         }
+        assert_eq!(rate.all_bytes(), written + 1_000 * record as u64);
         let each_second = 1_000 * record as u64 * 1_000_000 / (now - start);
         assert!((RATE * 9 / 10..=RATE).contains(&each_second), "{each_second}");
     }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::io::{self, Errno};
 
 pub use libc::{
-    SIGABRT, SIGBUS, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
-    SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV, SIGSTOP,
+    SIGSYS, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {

@@ -55,6 +55,36 @@ pub(super) fn write(status: &Status, totals: &Totals, out: &mut Writer) {
         "Lines of scripts, and about their requests, that were left out of the log",
         &|php| php.activity.dropped_lines,
     );
+    counter(
+        "howdah_php_log_bytes",
+        "Bytes that scripts have written for the log, those included that were left out",
+        &|php| php.activity.log_bytes,
+    );
+    out.begin(
+        Kind::Gauge,
+        "howdah_php_longest_run_seconds",
+        "Run time of the script that has run longest of those that run",
+    );
+    each(status, |name, php| out.micros(&[("application", name)], php.activity.longest_us));
+    out.begin(
+        Kind::Gauge,
+        "howdah_php_programs",
+        "Programs that scripts have started and that still run",
+    );
+    each(status, |name, php| out.number(&[("application", name)], php.processes.programs));
+    out.begin(
+        Kind::Gauge,
+        "howdah_php_private_memory_bytes",
+        "Private resident memory of all processes of the application, with programs of scripts",
+    );
+    each(status, |name, php| out.number(&[("application", name)], php.processes.private));
+    out.begin(
+        Kind::Counter,
+        "howdah_php_process_cpu_seconds",
+        "Processor time of all processes of the application, with programs of scripts, also during \
+         requests",
+    );
+    each(status, |name, php| out.micros(&[("application", name)], php.processes.cpu_us));
     out.begin(
         Kind::Counter,
         "howdah_php_cpu_seconds",

@@ -35,4 +35,12 @@ impl Queue {
         let is_busy = times.len() >= processes as usize && busy.time >= limit && busy.waiting > 0;
         is_busy.then_some(busy)
     }
+
+    /// Returns the number of requests that have run for at least this time.
+    pub fn count_running_longer_than(&self, least: Duration) -> u32 {
+        let (inner, now) = (self.lock(), clock::monotonic_us());
+        let Some(serving) = &inner.serving else { return 0 };
+        let running = (0..).zip(&serving.infos).filter_map(|(slot, _)| serving.running(slot, now));
+        running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
+    }
 }

@@ -205,6 +205,7 @@ fn of_cost(process: &ProcessStatus) -> Vec<Field<'_>> {
         Field("last request cpu", Percent(process.cpu_percent())),
         Field("last request memory", Number(request.memory)),
         Field("memory", Number(process.memory)),
+        Field("processor time", Micros(process.cpu_time)),
         Field("request id", Text(id.into())),
     ]
 }

@@ -33,6 +33,7 @@ fn pool() -> Pool {
         cpu_time: 0,
         max_processes: 6,
         waiting_time: 1_500_000,
+        longest_run: 0,
         max_waiting_time: 2_000_001,
         retired: Vec::new(),
         opcache: Some(OpcacheUsage { is_enabled: true, used: 70, hits: 5, ..Default::default() }),

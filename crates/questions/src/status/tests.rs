@@ -42,8 +42,12 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
                 },
                 "activity": {
                     "accepted": 9, "slow": 1, "timed_out": 1, "exhausted": 2, "cpu_us": 1_000,
-                    "memory_peak": 5_000, "dropped_lines": 3, "ends": {"signal_11": 1},
+                    "memory_peak": 5_000, "longest_us": 7, "log_bytes": 8, "dropped_lines": 3,
+                    "ends": {"signal_11": 1}, "failed_last_minute": {"signal_11": 1},
                     "restarts": {"asked": 1}
+                },
+                "processes": {
+                    "all": 5, "programs": 2, "runnable": 1, "cpu_us": 9_000, "private": 300
                 }
             }
         },

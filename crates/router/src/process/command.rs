@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
+use super::process_lists::ProcessLists;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
@@ -30,6 +31,7 @@ pub(super) struct Commands {
     pub(super) php: Arc<[(String, String)]>,
     pub(super) certificates: AcmeReports,
     pub(super) usage: Rc<UsageReports>,
+    pub(super) processes: Rc<ProcessLists>,
     pub(super) refused_since: Rc<Cell<u64>>,
     /// The start of the router, for the status.
     pub(super) started: (SystemTime, Instant),
@@ -55,6 +57,7 @@ impl Commands {
             php: php.into(),
             certificates,
             usage: Rc::clone(&control.usage),
+            processes: Rc::default(),
             refused_since: Rc::clone(&control.refused_since),
             started: (SystemTime::now(), Instant::now()),
         };

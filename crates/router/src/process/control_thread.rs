@@ -128,9 +128,9 @@ impl ControlThread {
     /// Answers a question. Its sender may have gone meanwhile.
     pub(super) fn answer(&mut self, question: Question) {
         match question {
-            Question::Report { done } => {
+            Question::Report { processes, done } => {
                 self.update_out_parts();
-                let mut status = self.pools.status();
+                let mut status = self.pools.status(&processes);
                 status.configuration = Some(ConfigurationStatus {
                     generation: self.pools.generation,
                     applied: self.applied_at.and_then(http_date),

@@ -69,7 +69,7 @@ mod tests {
         counts.add(&used("blog", 1, 0), at(1));
         counts.add(&used("shop", 2, 0), at(30));
         counts.add(&used("idle", 0, 0), at(30));
-        let shop = |requests, errors| SiteTraffic { requests, errors };
+        let shop = |requests, errors| SiteTraffic { requests, errors, total: None };
         let sums = counts.sums(at(59));
         assert_eq!((sums["shop"], sums["blog"], sums.len()), (shop(5, 1), shop(1, 0), 2));
         let sums = counts.sums(at(61));

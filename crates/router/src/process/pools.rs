@@ -34,6 +34,7 @@ use howdah_php_pool::queue::{Instance, Queue};
 use howdah_pipeline::thread::Shared;
 use howdah_questions::Status;
 use howdah_sys::log::Level;
+use howdah_sys::process_use::ProcessUses;
 use howdah_wire::queue::WorkerId;
 
 use self::application::PooledApplication;
@@ -260,9 +261,10 @@ impl Pools {
 
     /// Returns the status with the state of each application of the current configuration, sorted
     /// by name.
-    pub(super) fn status(&mut self) -> Status {
+    pub(super) fn status(&mut self, processes: &ProcessUses) -> Status {
         let mut status = Status { memory: self.memory_report(), ..Status::default() };
-        for app in &self.applications {
+        for app in &mut self.applications {
+            app.take_use(processes);
             let (application, php) = app.report();
             status.applications.insert(app.config.name.clone(), application);
             status.php.insert(app.config.name.clone(), php);

@@ -1,14 +1,17 @@
 //! Questions to the control thread, which are answered also while a change waits for a slow disk or
 //! application.
 
+use std::sync::Arc;
+
 use howdah_questions::{Status, Tuning};
+use howdah_sys::process_use::ProcessUses;
 use tokio::sync::oneshot;
 
 /// A question and the channel for its answer. The configuration is not changed.
 #[derive(Debug)]
 pub(super) enum Question {
     /// The applications and the parts that are out; the rest of the status is left empty.
-    Report { done: oneshot::Sender<Status> },
+    Report { processes: Arc<ProcessUses>, done: oneshot::Sender<Status> },
     /// Explain the number of an application's workers.
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
     /// Restart an application.

@@ -19,8 +19,10 @@ use super::question::Question;
 impl Commands {
     /// Returns the state of the server.
     pub(super) async fn status(&self) -> Status {
+        self.usage.refresh().await;
+        let processes = self.processes.list().await;
         let (done, reported) = oneshot::channel();
-        let _ = self.questions.send(Question::Report { done });
+        let _ = self.questions.send(Question::Report { processes, done });
         let mut status = reported.await.unwrap_or_default();
         let module = |(version, program): &(String, String)| Module {
             version: version.clone(),

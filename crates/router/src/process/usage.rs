@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use howdah_http::usage::Used;
 use howdah_metrics::Totals;
 use howdah_pipeline::thread::{Handover, ThreadCommand};
-use howdah_questions::{Named, SiteTraffic};
+use howdah_questions::{Named, SiteTotal, SiteTraffic};
 use howdah_sys::packets::from_memory;
 use howdah_wire::messages::{MAX_SITE_NAME, SiteUsed, ToSupervisor};
 use tokio::sync::oneshot;
@@ -33,6 +33,12 @@ const SITES_OF_MESSAGE: usize = 256;
 /// Interval at which counts are passed on while the router finishes its requests.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Minimum interval at which counts are taken for the status.
+const MIN_INTERVAL: Duration = Duration::from_millis(900);
+
+/// Maximum time that the status waits for counts.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
 /// Maximum time for the threads' last counts.
 const LAST_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -48,6 +54,8 @@ pub(super) struct UsageReports {
     last: Cell<u32>,
     waiting: RefCell<HashMap<u32, oneshot::Sender<Answer>>>,
     last_minute: RefCell<LastMinute>,
+    /// Time of the last report.
+    reported_at: Cell<Option<Instant>>,
     /// All counts since the start.
     pub(super) totals: RefCell<Totals>,
 }
@@ -55,14 +63,15 @@ pub(super) struct UsageReports {
 impl UsageReports {
     /// Creates the reports of these threads.
     pub(super) fn new(link: Rc<Link>, threads: Threads) -> Rc<Self> {
-        let (last, waiting, last_minute, totals) = Default::default();
-        Rc::new(UsageReports { link, threads, last, waiting, last_minute, totals })
+        let (last, waiting, last_minute, reported_at, totals) = Default::default();
+        Rc::new(UsageReports { link, threads, last, waiting, last_minute, reported_at, totals })
     }
 
     /// Passes the counts of all threads on, when all have answered.
     pub(super) async fn report(&self) -> io::Result<()> {
         let mut sites = HashMap::<Arc<str>, Used>::new();
         let asked_at = Instant::now();
+        self.reported_at.set(Some(asked_at));
         let handed_over = send_and_wait(&self.threads, ThreadCommand::Ping).await;
         let mut totals = self.totals.borrow_mut();
         for Handover { thread, at, requests, scripts } in handed_over {
@@ -90,7 +99,24 @@ impl UsageReports {
 
     /// Returns the requests of each site in the last minute, without those since the last report.
     pub(super) fn last_minute(&self) -> Named<SiteTraffic> {
-        self.last_minute.borrow_mut().sums(Instant::now())
+        let mut sites = self.last_minute.borrow_mut().sums(Instant::now());
+        for (site, (requests, errors, time_us)) in self.totals.borrow().sums() {
+            if let Some(traffic) = sites.get_mut(site) {
+                traffic.total = Some(SiteTotal { requests, errors, time_us });
+            }
+        }
+        sites
+    }
+
+    /// Takes the counts of the threads, unless that was done a moment ago. A thread that does not
+    /// answer in time hands its counts over later.
+    pub(super) async fn refresh(self: &Rc<Self>) {
+        let is_recent = |at: Instant| at.elapsed() < MIN_INTERVAL;
+        if self.reported_at.get().is_none_or(|at| !is_recent(at)) {
+            let reports = Rc::clone(self);
+            let report = spawn_local(async move { reports.report().await });
+            let _ = timeout(MAX_WAIT, report).await;
+        }
     }
 
     /// Passes counts on before the threads end, or after they have finished.

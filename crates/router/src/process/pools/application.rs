@@ -12,10 +12,11 @@ use howdah_php_pool::worker_count::{Pool, PoolState};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::{
     ActiveRequests, ApplicationMemory, ApplicationStatus, Named, OpcacheMemory, OpcacheStatus,
-    PhpActivity, PhpStatus, Processes, WorkerStatus,
+    PhpActivity, PhpStatus, ProcessUse, Processes, WorkerStatus,
 };
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log_rate::LogRate;
+use howdah_sys::process_use::ProcessUses;
 use howdah_wire::frame::OpcacheUsage;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
@@ -32,6 +33,8 @@ pub(super) struct PooledApplication {
     pub(super) queue: Arc<Queue>,
     /// The current prototype and its workers.
     pub(super) instance: Option<Arc<Instance>>,
+    /// Process id of the prototype, once a worker has been listed.
+    pub(super) prototype: Option<u32>,
     /// Time at which PHP was loaded; `None` before.
     pub(super) ready_since: Option<Instant>,
     /// The current instance shares the start of PHP with other applications.
@@ -117,6 +120,7 @@ impl PooledApplication {
         PooledApplication {
             queue,
             instance: None,
+            prototype: None,
             ready_since: None,
             shares_start: false,
             boot: None,
@@ -158,6 +162,7 @@ impl PooledApplication {
     /// Takes a new instance, which has not loaded PHP yet.
     pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
         self.instance = Some(instance);
+        self.prototype = None;
         self.ready_since = None;
         self.is_trial = false;
         self.starting_since = Some(Instant::now());
@@ -339,8 +344,36 @@ impl PooledApplication {
             worker: self.boot.clone().map(|worker| WorkerStatus { retired, ..worker }),
             opcache: status.opcache.map(opcache),
             activity: self.activity(&status),
+            processes: self.process_use(),
         };
         (application, php)
+    }
+
+    /// Takes what its processes use. Its prototype is the parent of its workers, and has all
+    /// processes below it that scripts start, whose parents have ended or not.
+    pub(super) fn take_use(&mut self, processes: &ProcessUses) {
+        let workers = self.instance.as_ref().map(|instance| instance.pids()).unwrap_or_default();
+        let parent = workers.into_iter().find_map(|worker| processes.parent(worker));
+        self.prototype = parent.or(self.prototype).filter(|_| self.instance.is_some());
+        let used = self.prototype.and_then(|root| Some((root, processes.of_tree(root)?)));
+        match used {
+            Some((root, used)) => self.queue.process_use.measured(root, used),
+            None => self.queue.process_use.ended(),
+        }
+    }
+
+    fn process_use(&self) -> ProcessUse {
+        let used = self.queue.process_use.sum();
+        let has_template = self.boot.as_ref().is_some_and(|boot| boot.template);
+        let own =
+            1 + u64::from(self.workers()) + u64::from(self.starting) + u64::from(has_template);
+        ProcessUse {
+            all: used.processes,
+            programs: used.processes.saturating_sub(own),
+            runnable: used.runnable,
+            cpu_us: used.cpu_us,
+            private: used.private,
+        }
     }
 
     fn activity(&self, status: &PoolStatus) -> PhpActivity {
@@ -356,8 +389,11 @@ impl PooledApplication {
             exhausted: status.max_children_reached,
             cpu_us: status.cpu_time,
             memory_peak: status.memory_peak,
+            longest_us: status.longest_run,
+            log_bytes: self.queue.log_rate.all_bytes(),
             dropped_lines: left_out.iter().sum(),
             ends,
+            failed_last_minute: self.queue.ends.last_minute(Instant::now()),
             restarts: self.queue.ends.restarts(),
         }
     }

@@ -350,7 +350,7 @@ impl Pools {
         let has_failed = status != Exit::Status(0);
         let is_late = self.overdue.remove(&(number, worker));
         if has_failed && let Some(queue) = self.queue_of(number) {
-            queue.ends.count(status, is_late);
+            queue.ends.count(status, is_late, Instant::now());
         }
         if has_failed && let Some(name) = self.retired.name(number) {
             log.write(Level::Error, format_args!("\"{name}\" {} {status}", named(pid)));
