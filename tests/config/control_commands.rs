@@ -2,7 +2,7 @@
 //! their exit status.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -184,31 +184,12 @@ fn what_an_application_does_and_why_is_printed() {
 }
 
 #[test]
-fn top_shows_applications_in_a_terminal_until_q_is_pressed() {
+fn top_prints_sites_once_without_a_terminal() {
     let server = serving();
-    assert!(complaint(&run(&server, &["top"]), 1).contains("needs a terminal"));
-    let control = server.site.control_socket();
-    let top = format!("{} top --control unix:{}", programs::howdah().display(), control.display());
-    // `script` gives a program a terminal of its own.
-    let mut child = Command::new("script")
-        .args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut screen = Vec::new();
-    let mut output = child.stdout.take().unwrap();
-    // Until it clears the screen below its last line.
-    while !String::from_utf8_lossy(&screen).contains("\x1b[J") {
-        let mut some = [0; 4096];
-        let length = output.read(&mut some).unwrap();
-        assert!(length > 0, "{}", String::from_utf8_lossy(&screen));
-        screen.extend_from_slice(&some[..length]);
-    }
-    child.stdin.take().unwrap().write_all(b"q").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    let screen = String::from_utf8_lossy(&screen);
-    assert!(screen.contains("howdah top (q quits)") && screen.contains("site"), "{screen}");
+    assert_eq!(server.get("/index.php").text(), "1");
+    let text = printed(&run(&server, &["top", "--all", "--interval", "0.1"]));
+    assert!(text.starts_with("howdah top  ") && !text.contains('\u{1b}'), "{text:?}");
+    assert!(text.lines().any(|line| line.starts_with("site ")), "{text}");
 }
 
 #[test]

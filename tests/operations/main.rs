@@ -22,5 +22,6 @@ mod stale_users;
 mod stopped;
 mod systemd;
 mod thirty_sites;
+mod top;
 mod upgrade;
 mod usage;

@@ -2,6 +2,7 @@
 
 pub mod requests;
 pub(crate) mod sites;
+pub(crate) mod top;
 pub mod usage;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use self::requests::RequestsArgs;
 use self::sites::{PhpArgs, SiteArgs};
+use self::top::TopArgs;
 
 /// The server and its token.
 #[derive(Debug, Args)]
@@ -235,16 +237,6 @@ pub struct PingArgs {
     pub quiet: bool,
 }
 
-/// Arguments of `top`.
-#[derive(Debug, Args)]
-pub struct TopArgs {
-    #[command(flatten)]
-    pub(crate) server: Server,
-    /// Seconds between two updates
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    pub interval: f64,
-}
-
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "must be a number of seconds".to_owned())?;
     if (0.1..=3600.0).contains(&seconds) {
@@ -366,7 +358,7 @@ pub enum Command {
     Config(ConfigArgs),
     /// Show the status of a running server or of an application
     Status(StatusArgs),
-    /// Show the processes of applications periodically, like top(1)
+    /// Show which site hurts, and why: processor, memory, requests, errors, like top(1)
     Top(TopArgs),
     /// Show the last requests of a running server, with the parts of their times
     Requests(RequestsArgs),

@@ -118,7 +118,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
         }
         Command::Top(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
-            top::run(&client, Duration::from_secs_f64(args.interval))
+            top::run(&client, &args)
         }
         Command::Upgrade(args) => {
             let client = connect(&args.server)?;

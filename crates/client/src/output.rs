@@ -49,9 +49,12 @@ pub(super) fn one_line(message: &str) -> String {
     text
 }
 
-/// Replaces control characters of a name from a configuration.
+/// Replaces control characters of a text that scripts, clients or a configuration have chosen, and
+/// characters that change the direction of what follows.
 pub(super) fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let is_direction = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let replaced = |c: char| c.is_control() || is_direction(c);
+    name.chars().map(|c| if replaced(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,52 +1,33 @@
-//! Pools of applications as text, for `howdah status NAME` and `howdah top`.
+//! Pools of applications: their fields, and as text for `howdah status NAME`.
 
-use std::time::Duration;
-
-use howdah_questions::{Named, Status};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::output::printable;
-use crate::status::{Use, columns, memory as memory_of_all};
+use crate::status::columns;
 
-/// Answers of `/pools` and `/status` with their time.
-pub(super) struct Sample {
-    /// The applications by name.
-    pub(super) pools: Named<Pool>,
-    /// The status of the server.
-    pub(super) status: Status,
-    /// Time of the sample on a monotonic clock.
-    pub(super) at: Duration,
-}
-
-/// The fields of a pool that a screen shows. Times are in microseconds.
+/// The processes of a pool.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(super) struct Pool {
-    process_manager: String,
-    accepted_conn: u64,
-    listen_queue: u64,
-    active_processes: u64,
-    idle_processes: u64,
-    total_processes: u64,
-    max_processes: u64,
-    slow_requests: u64,
-    waiting_time: u64,
-    procs: Vec<Process>,
+    /// The processes.
+    pub(super) procs: Vec<Process>,
 }
 
-/// A process of a pool. The memory is in bytes, the time in microseconds.
+/// A process of a pool. The memory is in bytes, times are in microseconds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-struct Process {
-    pid: u64,
-    state: String,
-    requests: u64,
-    request_duration: u64,
-    request_method: String,
-    request_uri: String,
-    query_string: String,
-    memory: u64,
+pub(super) struct Process {
+    pub(super) pid: u64,
+    pub(super) state: String,
+    pub(super) requests: u64,
+    pub(super) request_duration: u64,
+    pub(super) request_method: String,
+    pub(super) request_uri: String,
+    pub(super) query_string: String,
+    pub(super) script: String,
+    pub(super) memory: u64,
+    pub(super) processor_time: u64,
 }
 
 /// Formats one pool: all fields, then the processes.
@@ -68,101 +49,29 @@ pub(super) fn describe(pool: &Map<String, Value>) -> String {
     let procs = pool.get("procs").map(Vec::<Process>::deserialize);
     let procs = procs.and_then(Result::ok).unwrap_or_default();
     if !procs.is_empty() {
-        let headings = PROCESS_HEADINGS.iter().filter(|heading| **heading != "APPLICATION");
-        let mut all = vec![headings.map(|heading| (*heading).to_owned()).collect()];
-        all.extend(rows_of(procs.iter().map(|process| ("", process)).collect()).map(|mut row| {
-            row.remove(1);
-            row
-        }));
+        let mut all = vec![PROCESS_HEADINGS.map(str::to_owned).to_vec()];
+        all.extend(rows_of(procs));
         text.push('\n');
         text.push_str(&columns(&all, &[1, 5]));
     }
     text
 }
 
-/// Returns the lines of a screen of this size, with rates since the previous sample.
-pub(super) fn screen(
-    sample: &Sample,
-    before: Option<&Sample>,
-    clock: &str,
-    size: (usize, usize),
-) -> Vec<String> {
-    let (width, height) = size;
-    let pools = &sample.pools;
-    let sum = |number: fn(&Pool) -> u64| pools.values().map(number).sum::<u64>();
-    let mut lines = vec![
-        format!(
-            "howdah top (q quits)  {clock}  {} of {} processes active, {} waiting",
-            sum(|pool| pool.active_processes),
-            sum(|pool| pool.total_processes),
-            sum(|pool| pool.listen_queue),
-        ),
-        match memory_of_all(&sample.status) {
-            memory if memory.is_empty() => memory,
-            memory => format!("PHP memory  {memory}"),
-        },
-    ];
-    let mut rows = vec![POOL_HEADINGS.map(str::to_owned).to_vec()];
-    rows.extend(pools.iter().map(|(name, pool)| {
-        let php = Use::of(&sample.status, name);
-        vec![
-            printable(name),
-            printable(&pool.process_manager),
-            pool.active_processes.to_string(),
-            pool.idle_processes.to_string(),
-            pool.max_processes.to_string(),
-            pool.listen_queue.to_string(),
-            duration(pool.waiting_time),
-            rate(sample, before, name),
-            pool.slow_requests.to_string(),
-            bytes(pool.procs.iter().map(|process| process.memory).sum()),
-            php.share,
-            php.state,
-        ]
-    }));
-    lines.extend(columns(&rows, &[0, 1, 11]).lines().map(str::to_owned));
-    let mut rows = vec![PROCESS_HEADINGS.map(str::to_owned).to_vec()];
-    let processes = pools
-        .iter()
-        .flat_map(|(name, pool)| pool.procs.iter().map(move |process| (name.as_str(), process)));
-    rows.extend(rows_of(processes.collect()));
-    lines.push(String::new());
-    lines.extend(columns(&rows, &[1, 2, 6]).lines().map(str::to_owned));
-    lines.truncate(height);
-    lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
-}
-
-const POOL_HEADINGS: [&str; 12] = [
-    "APPLICATION",
-    "MANAGER",
-    "ACTIVE",
-    "IDLE",
-    "MAX",
-    "WAITING",
-    "OLDEST",
-    "REQ/S",
-    "SLOW",
-    "MEMORY",
-    "SHARE",
-    "STATE",
-];
-const PROCESS_HEADINGS: [&str; 7] =
-    ["PID", "APPLICATION", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
+const PROCESS_HEADINGS: [&str; 6] = ["PID", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
 
 /// Returns a row for each process: first those with a request, the longest request first.
-fn rows_of(mut processes: Vec<(&str, &Process)>) -> impl Iterator<Item = Vec<String>> {
-    processes.sort_by_key(|(_, process)| {
+fn rows_of(mut processes: Vec<Process>) -> impl Iterator<Item = Vec<String>> {
+    processes.sort_by_key(|process| {
         let is_idle = process.state != "Running";
         let longest_first = u64::MAX - process.request_duration;
         (is_idle, if is_idle { process.pid } else { longest_first })
     });
-    processes.into_iter().map(|(name, process)| {
+    processes.into_iter().map(|process| {
         let query = printable(&process.query_string);
         let question = if query.is_empty() { "" } else { "?" };
         let (method, uri) = (printable(&process.request_method), printable(&process.request_uri));
         vec![
             process.pid.to_string(),
-            printable(name),
             printable(&process.state),
             duration(process.request_duration),
             process.requests.to_string(),
@@ -170,15 +79,6 @@ fn rows_of(mut processes: Vec<(&str, &Process)>) -> impl Iterator<Item = Vec<Str
             format!("{method} {uri}{question}{query}"),
         ]
     })
-}
-
-/// Returns requests per second since the previous sample.
-fn rate(sample: &Sample, before: Option<&Sample>, name: &str) -> String {
-    let accepted = |sample: &Sample| sample.pools.get(name).map_or(0, |pool| pool.accepted_conn);
-    let Some(before) = before.filter(|before| before.at < sample.at) else { return "-".to_owned() };
-    // A lower count: the application was reconfigured meanwhile.
-    let requests = accepted(sample).saturating_sub(accepted(before));
-    format!("{:.0}", requests as f64 / (sample.at - before.at).as_secs_f64())
 }
 
 /// Formats microseconds with two or three significant digits.
@@ -224,16 +124,6 @@ mod tests {
         }})
     }
 
-    fn status() -> Value {
-        json!({
-            "memory": {"budget": 160 << 20, "used": 40 << 20},
-            "php": {
-                "blog": {"state": "loaded",
-                    "memory": {"prototype": 4 << 20, "processes": 36 << 20}},
-            },
-        })
-    }
-
     #[test]
     fn an_application_is_described_with_its_processes() {
         let expected = "\
@@ -258,28 +148,5 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
         let text = describe(pools(10)["blog"].as_object().unwrap());
         let trimmed: String = text.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
         assert_eq!(trimmed, expected);
-    }
-
-    #[test]
-    fn a_screen_has_rates_and_fits_its_size() {
-        let sample = |accepted, seconds| Sample {
-            pools: serde_json::from_value(pools(accepted)).unwrap(),
-            status: serde_json::from_value(status()).unwrap(),
-            at: Duration::from_secs(seconds),
-        };
-        let lines = screen(&sample(110, 4), Some(&sample(10, 2)), "12:00:00", (100, 40));
-        assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
-        assert_eq!(
-            lines[3],
-            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB   25 \
-             %  loaded"
-        );
-        assert_eq!(lines[1], "PHP memory  40 MB of a budget of 160 MB");
-        let narrow = screen(&sample(110, 4), None, "", (72, 40));
-        assert!(narrow.iter().all(|line| line.chars().count() <= 72), "{narrow:?}");
-        assert_eq!(lines.len(), 9);
-        assert!(lines[6].starts_with("  7  blog"), "{lines:?}");
-        assert_eq!(screen(&sample(1, 1), None, "", (40, 4)).len(), 4);
-        assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
     }
 }

@@ -1,131 +1,192 @@
-//! `howdah top`: shows the pools of applications periodically, until `q` is pressed.
+//! `howdah top`: which site hurts, and why; until `q` is pressed, or once.
+//!
+//! `rows` makes a table of the samples of the status, `view` has the choices of the user, `layout`
+//! and `detail` make lines of them; only this file and `terminal` talk to the server and the
+//! terminal.
 
-use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, OwnedFd};
+mod detail;
+mod format;
+mod keys;
+mod layout;
+mod notices;
+mod rows;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use howdah_sys::{clock, signals};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use howdah_questions::LastRequests;
+use howdah_sys::clock;
+use serde_json::json;
 
-use crate::client::Client;
+use self::detail::Detail;
+use self::rows::{History, Row};
+use self::terminal::{Terminal, Wake};
+use self::view::{Outcome, View};
+use crate::args::top::TopArgs;
+use crate::client::{Client, encode};
 use crate::failure::Failure;
-use crate::pools::{Sample, screen};
+use crate::output::{json_text, write_out};
+use crate::pools::Pool;
 
-/// Shows the pools of applications until `q` is pressed.
-pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Failure::Failed(
-            "top needs a terminal; \"howdah status APPLICATION\" prints the same once".to_owned(),
-        ));
-    }
-    let failed = |error: std::io::Error| Failure::Failed(format!("the terminal: {error}"));
-    let begun = Instant::now();
-    let sample = || -> Result<Sample, Failure> {
-        let pools = client.get("/pools")?;
-        let status = client.get("/status")?;
-        Ok(Sample { pools, status, at: begun.elapsed() })
+/// Number of requests that the details of a site ask for.
+const REQUESTS: usize = 10;
+
+/// Shows the sites until `q` is pressed; once without a terminal.
+pub(super) fn run(client: &Client, args: &TopArgs) -> Result<(), Failure> {
+    let filter = args.site.clone().unwrap_or_default();
+    let mut top = Top {
+        client,
+        begun: Instant::now(),
+        history: History::default(),
+        rows: Vec::new(),
+        view: View { sort: args.sort, all: args.all, filter, ..View::default() },
+        detail: Detail::default(),
+        detail_at: None,
     };
+    let pause = Duration::from_secs_f64(args.interval);
     // Without a server, this fails before the screen opens.
-    let mut now = sample()?;
-    let mut before: Option<Sample> = None;
-    let mut terminal = Terminal::open().map_err(failed)?;
-    loop {
-        let mut time = String::new();
-        clock::local_time(&mut time);
-        let size = terminal.size();
-        terminal.draw(&screen(&now, before.as_ref(), &time, size)).map_err(failed)?;
-        match terminal.wait(pause).map_err(failed)? {
-            Wake::End => return Ok(()),
-            Wake::Redraw => {}
-            Wake::Timeout => match sample() {
-                Ok(next) => before = Some(std::mem::replace(&mut now, next)),
-                // The server may be restarting.
-                Err(Failure::Unreachable(_)) => now.pools.clear(),
-                Err(failure) => return Err(failure),
-            },
+    top.sample()?;
+    let is_screen = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if is_screen && !args.once && !args.json {
+        top.watch(pause)
+    } else {
+        top.once(pause, args.json)
+    }
+}
+
+struct Top<'a> {
+    client: &'a Client,
+    begun: Instant,
+    history: History,
+    rows: Vec<Row>,
+    view: View,
+    detail: Detail,
+    /// Time of the last question about the site that is shown.
+    detail_at: Option<Instant>,
+}
+
+impl Top<'_> {
+    fn sample(&mut self) -> Result<(), Failure> {
+        let status = self.client.get("/status")?;
+        self.history.add(status, self.begun.elapsed());
+        self.rows = self.history.rows();
+        self.sample_detail()
+    }
+
+    /// Asks about the site that is shown, if there is one. A server of another version does not keep
+    /// requests.
+    fn sample_detail(&mut self) -> Result<(), Failure> {
+        let Some(site) = self.view.detail.as_deref() else {
+            (self.detail, self.detail_at) = (Detail::default(), None);
+            return Ok(());
+        };
+        let name = encode(site);
+        let now = Instant::now();
+        let before = self.detail.pool.take().zip(self.detail_at.map(|at| now - at));
+        let requests = |what: &str| {
+            let target = format!("/requests?site={name}&limit={REQUESTS}&{what}");
+            let answer = self.client.get::<LastRequests>(&target);
+            answer.map(|answer| answer.requests.into_iter().rev().collect::<Vec<_>>())
+        };
+        let detail = Detail {
+            // Sites without PHP have none.
+            pool: self.optional(self.client.get::<Pool>(&format!("/pools/{name}")))?,
+            before,
+            errors: self.optional(requests("status=5xx"))?.unwrap_or_default(),
+            slow: self.optional(requests("slow=1"))?.unwrap_or_default(),
+        };
+        (self.detail, self.detail_at) = (detail, Some(now));
+        Ok(())
+    }
+
+    fn optional<T>(&self, answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Failure::Failed(_)) => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
-}
 
-enum Wake {
-    End,
-    Redraw,
-    Timeout,
-}
-
-/// The terminal in full-screen mode. Dropping it restores the former mode.
-struct Terminal {
-    before: Termios,
-    signals: OwnedFd,
-}
-
-impl Terminal {
-    fn open() -> std::io::Result<Self> {
-        let before = tcgetattr(std::io::stdin())?;
-        let signals = signals::descriptor(&[signals::SIGTERM, signals::SIGHUP, signals::SIGWINCH])?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(std::io::stdin(), OptionalActions::Now, &raw)?;
-        let terminal = Terminal { before, signals };
-        // Alternate screen, hidden cursor.
-        terminal.write("\x1b[?1049h\x1b[?25l")?;
-        Ok(terminal)
+    /// Prints the table or JSON. Rates need a second sample.
+    fn once(&mut self, pause: Duration, is_json: bool) -> Result<(), Failure> {
+        std::thread::sleep(pause);
+        self.sample()?;
+        if is_json {
+            let rows = self.view.choose(&self.rows);
+            let rows = serde_json::to_value(rows);
+            let rows = rows.map_err(|error| Failure::Failed(error.to_string()))?;
+            return write_out(&json_text(&json!({ "sites": rows })));
+        }
+        let lines = layout::plain(&self.view, &self.rows, &self.history.status, &local_time());
+        write_out(&(lines.join("\n") + "\n"))
     }
 
-    /// Returns the number of columns and rows.
-    fn size(&self) -> (usize, usize) {
-        match tcgetwinsize(std::io::stdout()) {
-            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
-                (size.ws_col.into(), size.ws_row.into())
+    /// Shows a screen until the user or a signal ends it.
+    fn watch(&mut self, pause: Duration) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::Failed(format!("the terminal: {error}"));
+        let terminal = Terminal::open().map_err(failed)?;
+        let mut next = Instant::now() + pause;
+        loop {
+            let size = terminal.size();
+            terminal.draw(&self.screen(size), size).map_err(failed)?;
+            let left = next.saturating_duration_since(Instant::now());
+            let mut must_ask = false;
+            match terminal.wait(left).map_err(failed)? {
+                Wake::End => return Ok(()),
+                Wake::Redraw => {}
+                Wake::Suspend => terminal.suspend().map_err(failed)?,
+                Wake::Timeout => must_ask = true,
+                Wake::Keys(keys) => {
+                    for key in keys {
+                        let shown = self.view.choose(&self.rows);
+                        let shown: Vec<_> = shown.iter().map(|row| row.site.as_str()).collect();
+                        match self.view.on(key, &shown, size) {
+                            Outcome::Draw => {}
+                            Outcome::Ask => must_ask = true,
+                            Outcome::Suspend => terminal.suspend().map_err(failed)?,
+                            Outcome::Quit => return Ok(()),
+                        }
+                    }
+                }
             }
-            _ => (80, 24),
+            if must_ask {
+                self.view.problem = match self.sample() {
+                    // The server may be restarting.
+                    Err(Failure::Unreachable(problem) | Failure::Failed(problem)) => {
+                        self.history.clear();
+                        self.rows.clear();
+                        Some(problem)
+                    }
+                    Ok(()) | Err(Failure::PartsOut(_)) => None,
+                };
+                next = Instant::now() + pause;
+            }
         }
     }
 
-    fn draw(&mut self, lines: &[String]) -> std::io::Result<()> {
-        let mut text = "\x1b[H".to_owned();
-        // Clears each line behind its text, and the rest of the screen: clearing all of it first
-        // flickers.
-        text.push_str(&lines.join("\x1b[K\r\n"));
-        text.push_str("\x1b[K\x1b[J");
-        self.write(&text)
-    }
-
-    fn write(&self, text: &str) -> std::io::Result<()> {
-        let mut output = std::io::stdout().lock();
-        output.write_all(text.as_bytes())?;
-        output.flush()
-    }
-
-    fn wait(&self, pause: Duration) -> std::io::Result<Wake> {
-        let stdin = std::io::stdin();
-        let mut ready = [
-            PollFd::new(&stdin, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-        ];
-        let pause =
-            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
-        if poll(&mut ready, Some(&pause))? == 0 {
-            return Ok(Wake::Timeout);
+    fn screen(&mut self, size: (usize, usize)) -> Vec<layout::Line> {
+        let time = local_time();
+        let none = Row::default();
+        if self.view.help {
+            return layout::help(size);
         }
-        if ready[1].revents().contains(PollFlags::IN) {
-            let signals: Vec<_> = std::iter::from_fn(|| signals::next(&self.signals)).collect();
-            let ends = signals.iter().any(|signal| *signal != signals::SIGWINCH);
-            return Ok(if ends { Wake::End } else { Wake::Redraw });
+        if let Some(site) = &self.view.detail {
+            let row = self.rows.iter().find(|row| row.site == *site);
+            let unknown = Row { site: site.clone(), ..none };
+            return detail::screen(row.unwrap_or(&unknown), &self.detail, &time, size);
         }
-        let mut keys = [0; 64];
-        let read = rustix::io::read(&stdin, &mut keys)?;
-        // `q`, Ctrl-C, Ctrl-D, or a closed terminal.
-        let ends = |key: &u8| matches!(key, b'q' | b'Q' | 0x03 | 0x04);
-        let end = read == 0 || keys.iter().take(read).any(ends);
-        Ok(if end { Wake::End } else { Wake::Redraw })
+        let shown = self.view.choose(&self.rows).len();
+        self.view.keep_within(shown, size);
+        layout::list(&self.view, &self.rows, &self.history.status, &time, size)
     }
 }
 
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.write("\x1b[?25h\x1b[?1049l");
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
-    }
+fn local_time() -> String {
+    let mut time = String::new();
+    clock::local_time(&mut time);
+    time
 }

@@ -1,0 +1,286 @@
+//! `howdah top`: which of thirty sites hurts, and why, on a screen of 80 × 24; and the terminal
+//! afterwards.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use harness::{Server, Site, eventually, programs};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// Sites that work.
+const GOOD: usize = 24;
+
+/// Sites with a fault: the name, the script, and how the fault is named.
+const FAULTS: [(&str, &str, &[&str]); 6] = [
+    ("sleeps", "sleep(600);", &["slow: "]),
+    (
+        "leaks",
+        "for ($i = 0; $i < 6000; $i++) { if ($i < 400) $a[] = str_repeat('x', 1 << 20); \
+         usleep(100000); }",
+        &["memory +"],
+    ),
+    ("crashes", "posix_kill(getmypid(), 11);", &["crash"]),
+    (
+        "forks",
+        "for ($i = 0; $i < 20; $i++) exec('sleep 600 > /dev/null 2>&1 &'); echo 1;",
+        &["programs of scripts"],
+    ),
+    ("burns", "for (;;) { }", &["uses ", "gets "]),
+    (
+        "floods",
+        "for ($i = 0; $i < 6000; $i++) { error_log(str_repeat('x', 20000)); usleep(20000); }",
+        &["log "],
+    ),
+];
+
+/// A program in a terminal of its own, which `script` makes.
+struct Screen {
+    child: Child,
+    keys: Option<ChildStdin>,
+    written: Arc<Mutex<Vec<u8>>>,
+    pid_file: PathBuf,
+}
+
+impl Screen {
+    /// Starts `howdah top` on a screen of 80 × 24. The terminal's mode is printed before and
+    /// afterwards.
+    fn new(server: &Server, environment: &str, arguments: &str) -> Screen {
+        let (program, control) = (programs::howdah(), server.site.control_socket());
+        let pid_file = server.site.data().join("top.pid");
+        let command = format!(
+            "stty rows 24 cols 80; stty -g; \
+             {environment} sh -c 'echo $$ > {}; exec {} top --control unix:{} {arguments}'; \
+             echo ended $?; stty -g",
+            pid_file.display(),
+            program.display(),
+            control.display(),
+        );
+        let mut child = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (mut output, copy) = (child.stdout.take().unwrap(), Arc::clone(&written));
+        thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut some) {
+                copy.lock().unwrap().extend_from_slice(&some[..length]);
+            }
+        });
+        let keys = child.stdin.take();
+        Screen { child, keys, written, pid_file }
+    }
+
+    fn written(&self) -> String {
+        String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
+    }
+
+    /// Returns the lines of the last complete screen, without emphasis.
+    fn lines(&self) -> Vec<String> {
+        let written = self.written();
+        let frames = written.split("\x1b[H").skip(1);
+        let whole = frames.filter_map(|frame| Some(frame.split_once("\x1b[J")?.0));
+        let Some(frame) = whole.last() else { return Vec::new() };
+        let plain = ["\x1b[K", "\x1b[7m", "\x1b[31m", "\x1b[m"];
+        let plain = plain.iter().fold(frame.to_owned(), |text, code| text.replace(code, ""));
+        plain.split("\r\n").map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Waits for a screen with these words.
+    fn wait_for(&self, words: &str) -> Vec<String> {
+        eventually(&format!("{words} on the screen"), || {
+            let lines = self.lines();
+            lines.iter().any(|line| line.contains(words)).then_some(lines)
+        })
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.keys.as_mut().unwrap().write_all(keys).unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = fs::read_to_string(&self.pid_file).unwrap().trim().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for its end, and checks that the terminal is as before.
+    fn end(mut self) -> ExitStatus {
+        eventually("the program has ended", || self.written().contains("ended ").then_some(()));
+        let status = self.child.wait().unwrap();
+        let modes = eventually("the mode afterwards", || {
+            let written = self.written().replace("\x1b[?1049l", "\r\n");
+            let is_mode = |line: &&str| line.contains(':') && line.matches(':').count() > 20;
+            let modes: Vec<_> = written.split("\r\n").filter(is_mode).map(str::to_owned).collect();
+            (modes.len() == 2).then_some(modes)
+        });
+        assert_eq!(modes[0], modes[1], "the mode of the terminal");
+        let written = self.written();
+        assert!(is_restored(&written), "{written:?}");
+        status
+    }
+}
+
+/// Returns true if all modes of the screen that were set last are reset.
+fn is_restored(written: &str) -> bool {
+    let last = |code: &str| written.rfind(code);
+    [("?1049h", "?1049l"), ("?25l", "?25h"), ("?7l", "?7h"), ("?1000h", "?1000l")]
+        .into_iter()
+        .all(|(set, reset)| last(set).is_some() && last(reset) > last(set))
+}
+
+/// Makes a site in its own directory.
+fn application(root: &Path, name: &str, code: &str) -> Value {
+    let root = root.join(name);
+    fs::create_dir_all(&root).unwrap();
+    harness::open_to_all(&root, 0o755);
+    fs::write(root.join("index.php"), format!("<?php {code}")).unwrap();
+    harness::open_to_all(&root.join("index.php"), 0o644);
+    json!({
+        "type": "php", "root": root, "script": "index.php", "processes": 1,
+        "options": {"admin": {"memory_limit": "2G", "max_execution_time": "0"}},
+    })
+}
+
+/// Serves thirty sites, each at a path with its name.
+fn serve() -> Server {
+    let site = Site::new();
+    let root = site.root();
+    let good = (0..GOOD).map(|number| (format!("good{number:02}"), "usleep(1000); echo 1;"));
+    let bad = FAULTS.iter().map(|(name, code, _)| ((*name).to_owned(), *code));
+    let (mut applications, mut routes) = (serde_json::Map::new(), Vec::new());
+    for (name, code) in good.chain(bad) {
+        applications.insert(name.clone(), application(&root, &name, code));
+        let pass = format!("applications/{name}");
+        routes.push(json!({"match": {"uri": format!("/{name}")}, "action": {"pass": pass}}));
+    }
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    site.with(json!({"applications": applications, "routes": routes})).serve()
+}
+
+/// Asks a site until the end of the test. Responses that fail are part of it.
+fn visit(server: &Server, name: String, pause: Duration, is_over: &Arc<AtomicBool>) {
+    let (address, is_over) = (server.address, Arc::clone(is_over));
+    thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            let Ok(mut stream) = TcpStream::connect(address) else { return };
+            let head = format!("GET /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+            let _ = stream.read_to_end(&mut Vec::new());
+            thread::sleep(pause);
+        }
+    });
+}
+
+#[test]
+fn each_of_six_faults_among_thirty_sites_is_named_on_a_small_screen() {
+    let server = serve();
+    let is_over = Arc::new(AtomicBool::new(false));
+    for number in 0..GOOD {
+        visit(&server, format!("good{number:02}"), Duration::from_secs(2), &is_over);
+    }
+    for (name, ..) in FAULTS {
+        visit(&server, name.to_owned(), Duration::from_secs(1), &is_over);
+    }
+    let mut screen = Screen::new(&server, "", "");
+    for (name, _, words) in FAULTS {
+        eventually(&format!("{name} is named"), || {
+            let lines = screen.lines();
+            assert!(lines.len() <= 24, "{lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+            let mut of_site = lines.iter().filter(|line| line.starts_with(name));
+            let is_named = |line: &String| words.iter().any(|word| line.contains(word));
+            of_site.any(is_named).then_some(())
+        });
+    }
+    // The site with its process.
+    screen.press(b"/sleeps\r\r");
+    let lines = screen.wait_for("index.php, GET /sleeps");
+    assert!(lines[0].ends_with("site sleeps"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("Running")), "{lines:#?}");
+    screen.press(b"\x1b");
+    screen.wait_for("filter: sleeps (1 shown)");
+    screen.press(b"q");
+    assert!(screen.end().success());
+    is_over.store(true, Ordering::Relaxed);
+    // Without a terminal: all lines, whole.
+    let control = format!("unix:{}", server.site.control_socket().display());
+    let top = |words: &[&str]| {
+        let command = &mut Command::new(programs::howdah());
+        let output = programs::run(command.args(["top", "--control", &control]).args(words));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = top(&["--all", "--sort", "name"]);
+    assert!(!text.contains('\x1b'), "{text:?}");
+    assert!(text.lines().filter(|line| line.starts_with("good")).count() == GOOD, "{text}");
+    let answer: Value = serde_json::from_str(&top(&["--json", "--site", "forks"])).unwrap();
+    let site = &answer["sites"][0];
+    assert_eq!((site["site"].as_str(), site["active"].as_bool()), (Some("forks"), Some(true)));
+    assert!(site["notices"][0].as_str().unwrap().ends_with("programs of scripts"), "{site}");
+}
+
+/// A server with a small site.
+fn small() -> Server {
+    let site = Site::script("a.php", "echo 1;");
+    let control = format!("unix:{}", site.control_socket().display());
+    site.argument("--control").argument(&control).with(json!({})).serve()
+}
+
+#[test]
+fn the_terminal_is_as_before_whatever_ends_it() {
+    let server = small();
+    for keys in [&b"q"[..], b"\x03"] {
+        let mut screen = Screen::new(&server, "", "");
+        screen.wait_for("q quit");
+        screen.press(keys);
+        assert!(screen.end().success());
+    }
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let screen = Screen::new(&server, "", "");
+        screen.wait_for("q quit");
+        screen.signal(signal);
+        assert!(screen.end().success(), "{signal:?}");
+    }
+}
+
+#[test]
+fn it_is_suspended_and_continued() {
+    let server = small();
+    let mut screen = Screen::new(&server, "", "");
+    screen.wait_for("q quit");
+    screen.press(b"\x1a");
+    let before = eventually("the terminal is given back", || {
+        let written = screen.written();
+        is_restored(&written).then_some(written.len())
+    });
+    screen.signal(Signal::CONT);
+    eventually("it is drawn again", || screen.written()[before..].contains("q quit").then_some(()));
+    screen.press(b"h");
+    screen.wait_for("any key leads back");
+    screen.press(b"qq");
+    assert!(screen.end().success());
+}
+
+#[test]
+fn a_dead_server_is_no_reason_for_colours_or_an_end() {
+    let server = small();
+    let mut screen = Screen::new(&server, "NO_COLOR=1", "--all --interval 0.2");
+    screen.wait_for("site");
+    assert!(!screen.written().contains("\x1b[31m"));
+    drop(server.end(Signal::TERM));
+    screen.wait_for("no server answers");
+    screen.press(b"q");
+    assert!(screen.end().success());
+}
