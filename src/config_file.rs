@@ -184,7 +184,9 @@ pub fn read_left_out(
 
 /// Returns true if a running document was read without some of its files. Nothing is parsed.
 pub fn may_have_left_out(document: &[u8]) -> bool {
-    std::str::from_utf8(document).is_ok_and(|text| text.contains("\"left_out\""))
+    // Sites that were sent to the control API are in no file.
+    let has = |text: &str| text.contains("\"left_out\"") && !text.contains("\"source:/sites");
+    std::str::from_utf8(document).is_ok_and(has)
 }
 
 /// Reads a document with all files that it includes. The mistakes in several files are lines with
@@ -212,10 +214,18 @@ pub fn reread_tables(document: &[u8], disk: &Disk, defaults: &Defaults) -> Resul
 }
 
 /// Compiles the sites of a document that was sent to the control API. No file that it names is
-/// read. The error has a line with the JSON path for each mistake.
-pub fn compile_sent(text: &[u8], disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
+/// read. `running` is the document that runs. The error has a line with the JSON path for each
+/// mistake.
+pub fn compile_sent(
+    text: &[u8],
+    running: &[u8],
+    disk: &Disk,
+    defaults: &Defaults,
+) -> Result<Vec<u8>, String> {
     let document = json::parse(text).map_err(|error| error.to_string())?;
-    let expanded = include::compile_sent(&document, disk)?;
+    let running = json::parse(running).ok();
+    let now = clock::wall_seconds();
+    let expanded = include::compile_sent(&document, running.as_ref(), disk, now)?;
     match Config::from_value_with(expanded.document.clone(), defaults).map_err(explained) {
         Ok(_) => Ok(expanded.document.to_string().into_bytes()),
         Err(error) => Err(expanded.explain(&error)),

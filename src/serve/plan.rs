@@ -270,9 +270,9 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 pub(super) fn compile_document(arguments: &Serve) -> CompileDocument {
     let defaults = Defaults::of(arguments.unit);
     let common = user_options(arguments);
-    Box::new(move |document| {
+    Box::new(move |document, running| {
         let disk = Disk::of(&common)?.without_files();
-        config_file::compile_sent(document, &disk, &defaults)
+        config_file::compile_sent(document, running, &disk, &defaults)
     })
 }
 

@@ -187,8 +187,22 @@ fn sites_stay_over_restarts_and_a_reload_looks_at_their_directories() {
     assert_eq!(get(&server, "two").text(), "static");
     let config = server.control("GET", "/config", "").succeeded();
     let address = server.address.to_string();
-    // What has vanished meanwhile concerns nothing at the next start.
+    // A change of another part does not fail because of a site that it does not change.
     let gone = directory(&server.site, "gone");
+    fs::rename(&two, &gone).unwrap();
+    let problem = refused(&server, "PUT", "/config/sites/two/environment/WORD", &json!("new"));
+    assert!(problem.starts_with("/sites/two/root: "), "{problem}");
+    server.put("/config/routes/default", &json!([{"action": {"return": 418}}]));
+    let answer = server.control("POST", "/control/reload", "").succeeded();
+    let out = &answer["out"][0];
+    assert_eq!((&out["kind"], &out["name"]), (&json!("site"), &json!("two")), "{answer}");
+    let listed = printed(&run(&server, &["site", "list"]));
+    assert!(listed.contains("former") && listed.contains("two: "), "{listed}");
+    fs::rename(&gone, &two).unwrap();
+    server.control("DELETE", "/config/routes/default", "").succeeded();
+    assert_eq!(server.control("GET", "/status/out", "").status, 404, "nothing is out");
+    assert_eq!(get(&server, "two").text(), "static");
+    // What has vanished meanwhile concerns nothing at the next start.
     fs::rename(&two, &gone).unwrap();
     let (_, site) = server.end(Signal::TERM);
     fs::rename(&gone, &two).unwrap();

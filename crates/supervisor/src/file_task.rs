@@ -67,8 +67,9 @@ pub(crate) enum Task {
     ReadSecret(String),
     /// Reads the document again, into memory. Has the document that runs.
     ReadDocument(Arc<Vec<u8>>),
-    /// Compiles the sites of a document that was sent to the control API, into memory.
-    CompileDocument(Vec<u8>),
+    /// Compiles the sites of a document that was sent to the control API, into memory. Has the
+    /// document that runs.
+    CompileDocument { document: Vec<u8>, running: Arc<Vec<u8>> },
     /// Keeps the document that is served, for a start without a valid one.
     KeepDocument(Arc<Vec<u8>>),
     /// Stores a document that the router has prepared.
@@ -144,7 +145,7 @@ impl Task {
             Task::ReopenLog(path) => Some(path),
             Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
             Task::ReadDocument(_)
-            | Task::CompileDocument(_)
+            | Task::CompileDocument { .. }
             | Task::KeepDocument(_)
             | Task::ProbeState { .. }
             | Task::SaveDocument { .. }
@@ -202,7 +203,7 @@ impl Task {
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
             | Task::ReadDocument(_)
-            | Task::CompileDocument(_)
+            | Task::CompileDocument { .. }
             | Task::KeepDocument(_)
             | Task::ProbeState { .. }
             | Task::Preflight(_)
@@ -256,10 +257,10 @@ impl Task {
                 )?;
                 memory_file("document", &read).map(Some).map_err(text)
             }
-            Task::CompileDocument(document) => {
+            Task::CompileDocument { document, running } => {
                 let compiled = options.compile_document.as_ref().map_or_else(
                     || Err("sites are not compiled".to_owned()),
-                    |compile| compile(document),
+                    |compile| compile(document, running),
                 )?;
                 memory_file("document", &compiled).map(Some).map_err(text)
             }

@@ -20,9 +20,9 @@ use crate::passed_socket::InheritedSocket;
 /// read.
 pub type ReloadDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
 
-/// Compiles the sites of a document that was sent to the control API, which names no files. Error:
-/// the mistakes, as lines with their JSON paths.
-pub type CompileDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
+/// Compiles the sites of a document that was sent to the control API, which names no files. The
+/// second argument is the document that runs. Error: the mistakes, as lines with their JSON paths.
+pub type CompileDocument = Box<dyn Fn(&[u8], &[u8]) -> Result<Vec<u8>, String>>;
 
 /// Reads the tables of documents that are in files, and files that could not be used.
 pub struct TableFiles {

@@ -133,7 +133,7 @@ impl Document {
     /// Returns what a site of the document itself becomes. Error: its mistakes, as lines.
     pub(super) fn expand_named(&self, name: &str, site: &Value) -> Result<Expanded, String> {
         let document = json!({"sites": {name: site}, "defaults": self.sites.defaults});
-        let expanded = compile_sent(&document, &*self.files)?;
+        let expanded = compile_sent(&document, None, &*self.files, 0)?;
         match Config::from_value(expanded.document.clone()) {
             Ok(_) => Ok(expanded),
             Err(error) => Err(expanded.explain(&error)),

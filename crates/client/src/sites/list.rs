@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use howdah_config::include::{application_of_site, sites_of_application};
+use howdah_config::include::{application_of_site, sites_of_application, source_of_site};
 use howdah_questions::{CertificateStatus, Named, PartStatus, SiteTraffic, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,7 +101,8 @@ impl Facts<'_> {
 
     /// Returns the facts of a site that the document itself has.
     pub(super) fn of_named(&self, name: &str, site: &Value) -> Row {
-        self.row(name, site, None, Row::default())
+        let problem = self.status.and_then(|status| problem_of(status, &source_of_site(name)));
+        self.row(name, site, problem, Row::default())
     }
 
     fn row(&self, name: &str, site: &Value, problem: Option<String>, row: Row) -> Row {

@@ -4,15 +4,19 @@
 //! with the `sites` and `defaults` that it was made from, and names the site of each part in
 //! `included`. So the document that was sent can be made from it again.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use super::changed::at;
 use super::former::parts;
+use super::left_out::LeftOut;
 use super::refused::first_file;
 use super::rest::without;
 use super::sites::{DEFAULTS, SITES};
+use super::tolerance::{Found, Tolerance};
+use super::tolerant::{record, since};
 use super::{Expanded, INCLUDED, IncludedFiles, SiteParts, SiteProblem, expand_once};
 use crate::definitions::LEFT_OUT;
 use crate::error::{Error, ErrorKind};
@@ -70,12 +74,19 @@ pub fn check_sent(document: &Value) -> Result<(), Error> {
     first_file(document).map_or(Ok(()), Err)
 }
 
-/// Compiles the sites of a document that was sent. It names no files ([`check_sent`]).
+/// Compiles the sites of a document that was sent. It names no files ([`check_sent`]). `running` is
+/// the document that runs, if there is one: a site that is as it was there, and cannot be used by
+/// now, keeps its parts, and is named in `left_out`. `now` is the time in seconds since 1970.
 ///
 /// # Errors
 ///
 /// The JSON path of each mistake, and the problem, as lines.
-pub fn compile_sent(document: &Value, files: &dyn IncludedFiles) -> Result<Expanded, String> {
+pub fn compile_sent(
+    document: &Value,
+    running: Option<&Value>,
+    files: &dyn IncludedFiles,
+    now: u64,
+) -> Result<Expanded, String> {
     check_sent(document).map_err(|error| error.to_string())?;
     let mut source = Map::new();
     for name in [SITES, DEFAULTS] {
@@ -83,15 +94,49 @@ pub fn compile_sent(document: &Value, files: &dyn IncludedFiles) -> Result<Expan
     }
     let text = document.to_string();
     let files = WithoutFiles(files);
-    let compiled = expand_once(text.as_bytes(), Path::new(SENT), &files, None)?;
-    let Some((mut expanded, _)) = compiled else {
-        return Err("there are no sites to compile".to_owned());
+    let mut expanded = match expand_once(text.as_bytes(), Path::new(SENT), &files, None) {
+        Ok(Some((expanded, _))) => expanded,
+        Ok(None) => return Err("there are no sites to compile".to_owned()),
+        Err(mistakes) => {
+            running.and_then(|running| keeping(document, running, &files, now)).ok_or(mistakes)?
+        }
     };
     if let Some(members) = expanded.document.as_object_mut() {
         members.entry(INCLUDED).or_insert_with(|| json!({}));
         members.insert(SOURCE.to_owned(), Value::Object(source));
     }
     Ok(expanded)
+}
+
+/// Compiles a document whose sites with mistakes are as they were in the running one, and keep their
+/// parts. `None` if there are other mistakes.
+fn keeping(
+    document: &Value,
+    running: &Value,
+    files: &dyn IncludedFiles,
+    now: u64,
+) -> Option<Expanded> {
+    let (text, unusable) = (document.to_string(), BTreeMap::new());
+    let tolerance = Some(Tolerance::new(Some(running), &unusable));
+    let read = expand_once(text.as_bytes(), Path::new(SENT), files, tolerance).ok()?;
+    let (mut expanded, tolerance) = read?;
+    let Found { left_out, contradicting } = tolerance?.found.into_inner();
+    let before = running.get(SOURCE)?;
+    let is_kept = |out: &LeftOut| {
+        let site = |whole: &Value| whole.get(SITES)?.get(out.site.as_deref()?).cloned();
+        out.is_former && site(before) == site(document)
+    };
+    let is_same = before.get(DEFAULTS) == document.get(DEFAULTS);
+    if !is_same || !contradicting.is_empty() || !left_out.iter().all(is_kept) {
+        return None;
+    }
+    let dated = |out: LeftOut| {
+        let since = since(Some(running), &out.file).unwrap_or(now);
+        LeftOut { since, ..out }
+    };
+    expanded.left_out = left_out.into_iter().map(dated).collect();
+    record(&mut expanded);
+    Some(expanded)
 }
 
 /// Returns the document that a compiled one was made from. `None` if it has no `source`.
@@ -172,7 +217,7 @@ mod tests {
     use crate::node::split_path;
 
     fn compiled(document: &Value) -> Result<Value, String> {
-        compile_sent(document, &Memory::new(&[])).map(|expanded| expanded.document)
+        compile_sent(document, None, &Memory::new(&[]), 0).map(|expanded| expanded.document)
     }
 
     fn steps(path: &str) -> Vec<String> {
@@ -217,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_part_names_the_site_that_it_was_made_from() {
-        let expanded = compile_sent(&document(), &Memory::new(&[])).unwrap();
+        let expanded = compile_sent(&document(), None, &Memory::new(&[]), 0).unwrap();
         let of_site = expanded.parts_of(&source_of_site("b")).into_iter();
         let paths: Vec<_> = of_site.map(|(steps, _)| path(&steps)).collect();
         assert_eq!(paths, ["/variables/site/values/b.test", "/routes/b"]);
@@ -235,6 +280,54 @@ mod tests {
         assert_eq!(of("/listeners/*:80"), found("/listeners/*:80", "/sites"));
         for path in ["/routes", "/routes/c", "/settings/http", "/sites/a", ""] {
             assert_eq!(of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_site_that_is_as_it_was_keeps_its_parts() {
+        /// The directories of these sites are gone.
+        struct Gone(Memory);
+        impl IncludedFiles for Gone {
+            fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+                self.0.read(file)
+            }
+            fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
+                self.0.names(directory)
+            }
+            fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
+                let root = if site.name == "a" { "/missing".into() } else { site.root.clone() };
+                self.0.compile(&Site { root, ..site.clone() })
+            }
+        }
+        let running = compiled(&document()).unwrap();
+        let gone = Gone(Memory::new(&[]));
+        let mut next = document();
+        next["sites"]["b"]["routes"][0]["action"]["return"] = json!(202);
+        let kept = compile_sent(&next, Some(&running), &gone, 5).unwrap().document;
+        assert_eq!(kept["routes"]["a"], running["routes"]["a"]);
+        assert_eq!(kept["variables"]["site"]["values"]["www.a.test"], "a");
+        assert_eq!(kept["routes"]["b"][0]["action"]["return"], 202);
+        let out = &kept["left_out"]["source:/sites/a"];
+        assert_eq!((&out["site"], &out["since"]), (&json!("a"), &json!(5)));
+        assert_eq!(out["reason"], "/sites/a/root: does not exist");
+        Config::from_value(kept.clone()).unwrap();
+        next["routes"] = json!({});
+        assert_eq!(sent(&kept), Some(next.clone()));
+        let again = compile_sent(&next, Some(&kept), &gone, 9).unwrap().document;
+        assert_eq!(again, kept);
+        let mended = compile_sent(&next, Some(&kept), &Memory::new(&[]), 9).unwrap().document;
+        assert_eq!(mended.get("left_out"), None);
+        // Who changes the site is told, and so is who changes what all share.
+        for (path, value) in
+            [("/sites/a/hosts", json!("a.test")), ("/defaults/cache", json!(false))]
+        {
+            let mut next = next.clone();
+            match path {
+                "/sites/a/hosts" => next["sites"]["a"]["hosts"] = value,
+                _ => next["defaults"]["cache"] = value,
+            }
+            let problem = compile_sent(&next, Some(&kept), &gone, 9).map(|_| ()).unwrap_err();
+            assert_eq!(problem, "/sites/a/root: does not exist");
         }
     }
 
@@ -270,7 +363,7 @@ mod tests {
         // What only the whole document shows.
         let mut document = self::document();
         document["sites"]["a"]["routes"] = json!([{"action": {"pass": "routes/none"}}]);
-        let expanded = compile_sent(&document, &Memory::new(&[])).unwrap();
+        let expanded = compile_sent(&document, None, &Memory::new(&[]), 0).unwrap();
         let error = Config::from_value(expanded.document.clone()).unwrap_err();
         let problem = expanded.explain(&error);
         assert!(problem.starts_with("/sites/a/routes/0/action/pass: "), "{problem}");
@@ -290,9 +383,10 @@ mod tests {
         ] {
             let mut document = document();
             document[part] = value;
-            let problem = compile_sent(&document, &Memory::new(&[("/etc/shadow", "root:")]))
-                .map(|_| ())
-                .unwrap_err();
+            let problem =
+                compile_sent(&document, None, &Memory::new(&[("/etc/shadow", "root:")]), 0)
+                    .map(|_| ())
+                    .unwrap_err();
             assert!(problem.contains("howdah reload"), "{part}: {problem}");
         }
     }

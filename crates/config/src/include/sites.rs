@@ -166,7 +166,11 @@ impl Reading<'_> {
                         } else {
                             place.child(&name)
                         };
-                        self.site(&name, &site, shared, place, &mut all)?;
+                        let source = place.source;
+                        if !self.site(&name, &site, shared, place, &mut all)? && self.is_sent() {
+                            let file = source_of_site(&name);
+                            self.use_former_site(&name, &file, source, &mut all);
+                        }
                     }
                 }
                 Value::String(_) | Value::Array(_) => {
@@ -246,26 +250,36 @@ impl Reading<'_> {
                 return Ok(());
             }
         }
+        if !self.use_former_site(name, file, place.source, all) {
+            let text = self.files.read_site(file).unwrap_or_default();
+            let hosts = named_hosts(&json::parse(&text).unwrap_or_default());
+            let source = self.add_source(file, text, place);
+            all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned(), source)));
+        }
+        Ok(())
+    }
+
+    /// Adds the parts that a site, which cannot be used, has in the former document. Returns false
+    /// if there are none.
+    fn use_former_site(
+        &mut self,
+        name: &str,
+        file: &Path,
+        source: usize,
+        all: &mut Compiled,
+    ) -> bool {
         if let Some(tolerance) = &self.tolerance {
             tolerance.change(file, |out| out.site = Some(name.to_owned()));
         }
-        let top = Place { source: place.source, inner: Vec::new(), path: Vec::new() };
+        let top = Place { source, inner: Vec::new(), path: Vec::new() };
         let is_served = self.has_former_route(file);
-        match is_served.then(|| self.former_members(file, &top)).flatten() {
-            Some((mut former, source)) => {
-                self.add_former_shared(&mut former);
-                all.is_encrypted |= former.contains_key("listeners");
-                let place = Place { source, ..top };
-                all.parts.push(PartsOfSite { document: former, places: Vec::new(), place });
-            }
-            None => {
-                let text = self.files.read_site(file).unwrap_or_default();
-                let hosts = named_hosts(&json::parse(&text).unwrap_or_default());
-                let source = self.add_source(file, text, place);
-                all.hosts.extend(hosts.into_iter().map(|host| (host, name.to_owned(), source)));
-            }
-        }
-        Ok(())
+        let former = is_served.then(|| self.former_members(file, &top)).flatten();
+        let Some((mut former, source)) = former else { return false };
+        self.add_former_shared(&mut former);
+        all.is_encrypted |= former.contains_key("listeners");
+        let place = Place { source, ..top };
+        all.parts.push(PartsOfSite { document: former, places: Vec::new(), place });
+        true
     }
 
     /// Compiles a site. Returns false if it has a mistake, which is kept.

@@ -130,7 +130,7 @@ fn add_new<'m>(mistakes: &mut Vec<String>, new: impl Iterator<Item = &'m String>
 }
 
 /// Writes the files that are left out into the document.
-fn record(expanded: &mut Expanded) {
+pub(super) fn record(expanded: &mut Expanded) {
     if expanded.left_out.is_empty() {
         if let Some(members) = expanded.document.as_object_mut() {
             members.shift_remove(LEFT_OUT);
@@ -146,7 +146,7 @@ fn record(expanded: &mut Expanded) {
 }
 
 /// Returns the time since which a file is left out, if it is in the former document.
-fn since(former: Option<&Value>, file: &Path) -> Option<u64> {
+pub(super) fn since(former: Option<&Value>, file: &Path) -> Option<u64> {
     former?.get(LEFT_OUT)?.get(file.to_str()?)?.get("since")?.as_u64()
 }
 

@@ -236,7 +236,10 @@ impl Tree {
             FromControl::ReadDocument { tables } => self.send_document(tables),
             FromControl::CompileDocument {} => {
                 match read_memory_file(descriptors, store::MAX_DOCUMENT) {
-                    Ok(document) => self.begin_for_control(Task::CompileDocument(document)),
+                    Ok(document) => {
+                        let running = self.changes.current.document.clone();
+                        self.begin_for_control(Task::CompileDocument { document, running });
+                    }
                     Err(error) => {
                         let read = ToControl::DocumentRead { error: error.to_string() };
                         self.send_to_control(&read, &[]);

@@ -113,7 +113,7 @@ impl Tree {
                 let (file, error) = parts(outcome);
                 self.answer_router(&FromSupervisor::FileRead { error }, file);
             }
-            Task::ReadDocument(_) | Task::CompileDocument(_) => {
+            Task::ReadDocument(_) | Task::CompileDocument { .. } => {
                 let (file, error) = parts(outcome);
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::DocumentRead { error }, &files);
