@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 23] = [
+const SOURCES: [&str; 24] = [
     "shim/apache.c",
     "shim/transaction_state.c",
     "shim/directory.c",
@@ -30,6 +30,7 @@ const SOURCES: [&str; 23] = [
     "shim/module_state.c",
     "shim/opcache.c",
     "shim/process_state.c",
+    "shim/profile.c",
     "shim/resident.c",
     "shim/resident_session.c",
     "shim/resident_state.c",

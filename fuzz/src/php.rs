@@ -197,6 +197,7 @@ pub fn answer(input: &[u8]) {
                 let log = Log::decode(payload).expect("a log frame that was taken");
                 assert_eq!(log.more, event == Event::None);
             }
+            Some(Kind::Samples) => assert!(matches!(event, Event::Samples(_))),
             Some(Kind::Purge) => assert!(matches!(event, Event::Purge { .. })),
             Some(Kind::Descriptors) => assert_eq!(event, Event::SendDescriptors),
             Some(Kind::Informational | Kind::Flush) => assert_eq!(event, Event::None),

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use howdah_php_pool::profile::Profile;
+use howdah_questions::Profile as ProfileAnswer;
 use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Head, Log, RequestUsage};
@@ -11,6 +13,7 @@ use howdah_wire::messages::{
     FromPrototype, FromSupervisor, FromTemplate, ToPrototype, ToSupervisor, ToTemplate, ToWorker,
 };
 use howdah_wire::php_values::{self, PhpValues};
+use howdah_wire::profile::{Order, Samples};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
@@ -84,6 +87,25 @@ pub fn frame(input: &[u8]) {
             done.put(&mut encoded);
             assert_eq!(RequestUsage::decode(&encoded), Ok(done));
             assert_eq!(encoded.len(), payload.len());
+        }
+        b's' => {
+            let Ok(samples) = Samples::decode(payload) else { return };
+            samples.put(&mut encoded);
+            assert_eq!(encoded, payload);
+            let profile = Profile::new(
+                Order { is_processor_time: false, period_us: 10_000, end_us: 0 },
+                None,
+                b"",
+            );
+            profile.add(&samples);
+            profile.add(&samples);
+            let mut answer = ProfileAnswer::default();
+            profile.report(&mut answer);
+            let own: u64 = answer.nodes.iter().map(|node| node.2).sum();
+            assert!(own <= answer.ticks && answer.ticks - own <= answer.lost);
+            for (at, node) in answer.nodes.iter().enumerate() {
+                assert!(node.0 as usize <= at && (node.1 as usize) < answer.frames.len());
+            }
         }
         _ => {
             let Ok(log) = Log::decode(payload) else { return };

@@ -20,6 +20,7 @@ mod pools;
 mod prefix;
 mod privileges;
 mod process_settings;
+mod profile;
 mod queue;
 mod slow_log;
 mod status;

@@ -1,5 +1,6 @@
 //! Arguments of the commands that use the control API.
 
+pub(crate) mod profile;
 pub mod requests;
 pub(crate) mod sites;
 pub(crate) mod top;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use self::profile::ProfileArgs;
 use self::requests::RequestsArgs;
 use self::sites::{PhpArgs, SiteArgs};
 use self::top::TopArgs;
@@ -362,6 +364,8 @@ pub enum Command {
     Top(TopArgs),
     /// Show the last requests of a running server, with the parts of their times
     Requests(RequestsArgs),
+    /// Show where the scripts of a site spend their time: a flame graph, while visitors come
+    Profile(ProfileArgs),
     /// Show the limits of a running server, and the clients that they refuse
     Limits(LimitsArgs),
     /// Show and purge the stored pages of a running server

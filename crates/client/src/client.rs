@@ -25,6 +25,8 @@ pub(super) struct Client {
     endpoint: Endpoint,
     token: Option<Token>,
     timeout: Duration,
+    /// Says that the server has not answered yet.
+    says_progress: bool,
 }
 
 enum Endpoint {
@@ -77,12 +79,18 @@ impl Client {
         };
         let token = token.map(|(name, path)| token_file::read(name, &path));
         let token = token.transpose().map_err(Failure::Failed)?;
-        Ok(Client { address: address.to_owned(), endpoint, token, timeout: RESPONSE_TIMEOUT })
+        let (address, timeout) = (address.to_owned(), RESPONSE_TIMEOUT);
+        Ok(Client { address, endpoint, token, timeout, says_progress: true })
     }
 
     /// Limits the time that the server may take for a response, instead of five minutes.
     pub(super) fn with_timeout(self, timeout: Duration) -> Client {
         Client { timeout, ..self }
+    }
+
+    /// Makes a request that takes long by its nature: nothing is said meanwhile.
+    pub(super) fn without_progress(self) -> Client {
+        Client { says_progress: false, ..self }
     }
 
     /// Returns the address of the control API.
@@ -214,6 +222,9 @@ impl Client {
                  is replaced, usually within 20 s, and the log says so",
                 self.timeout.as_secs_f64()
             )));
+        }
+        if !self.says_progress {
+            return Ok(());
         }
         let (seconds, limit) = (time.as_secs(), self.timeout.as_secs());
         eprintln!(

@@ -19,6 +19,7 @@ mod limits;
 mod output;
 mod ping;
 mod pools;
+mod profile;
 mod requests;
 mod sites;
 mod status;
@@ -88,6 +89,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
             }
         }
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
+        Command::Profile(args) => profile::run(connect(&args.server)?, &args),
         Command::Reload(args) => {
             let client = connect(&args.server)?;
             let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };

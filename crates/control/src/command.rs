@@ -51,7 +51,8 @@ pub enum Command {
 
 impl Command {
     /// Returns true if an administrator looks for it in the log: a change of the configuration or
-    /// of the certificates, a restart or a reload. An upgrade has lines of its own, and purges come
+    /// of the certificates, a restart, a reload or
+    /// a profile. An upgrade has lines of its own, and purges come
     /// too often.
     pub fn is_logged(&self) -> bool {
         matches!(
@@ -60,7 +61,7 @@ impl Command {
                 | Command::DeleteCertificate(_)
                 | Command::PutCertificate { .. }
                 | Command::Reload { .. }
-                | Command::Ask { question: Question::Restart { .. }, .. }
+                | Command::Ask { question: Question::Restart { .. } | Question::Profile(_), .. }
         )
     }
 }

@@ -63,6 +63,8 @@ pub enum Refusal {
     InvalidJson(Error),
     /// The body of a reload is neither empty nor `{"restart": true}` or `{"restart": false}`.
     InvalidReload,
+    /// The body of an order for a profile is neither empty nor an object with its members.
+    InvalidProfile,
     /// The body has no subject to purge, or the path no URL.
     InvalidPurge {
         /// The reason.

@@ -2,6 +2,7 @@
 //! Unit has the outcome.
 
 use howdah_config::{Error, split_path};
+use howdah_questions::ProfileOrder;
 use serde_json::{Value, json};
 
 use crate::path::Path;
@@ -215,6 +216,11 @@ impl From<Refusal> for Reply {
                 "the body must be empty, or {\"restart\": true} to restart all \
                          applications",
             ),
+            Refusal::InvalidProfile => error(400, "Invalid profile.").detail(format!(
+                "the body must be empty, or an object with \"seconds\" (1 to {}), \"url\" (a path) \
+                 and \"clock\" (\"wall\" or \"processor\")",
+                ProfileOrder::MAX_SECONDS
+            )),
             Refusal::InvalidMethod { allow } => error(405, "Invalid method.").allowing(allow),
             Refusal::InvalidPath => error(400, "Invalid path."),
             Refusal::MethodNotAllowed { allow } => {

@@ -1,7 +1,7 @@
 //! Translates method, path and body to a command.
 
 use howdah_config::json;
-use howdah_questions::Question;
+use howdah_questions::{ProfileOrder, Question};
 use serde_json::Value;
 
 use crate::MAX_BODY;
@@ -88,6 +88,15 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
     {
         return of_caches(method, rest, body);
     }
+    if let [applications, name, profile] = steps
+        && applications == "applications"
+        && profile == "profile"
+    {
+        return match method {
+            b"POST" => read_profile(name, body),
+            _ => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        };
+    }
     // GET is how Unit restarts an application; a method without effects should not.
     let command = match steps {
         [applications, name, restart] if applications == "applications" && restart == "restart" => {
@@ -119,6 +128,41 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
 /// Asks for a whole answer.
 fn ask(question: Question) -> Command {
     Command::Ask { question, part: Path::default() }
+}
+
+/// Reads the body of an order for a profile, which may be empty.
+fn read_profile(site: &str, body: &[u8]) -> Result<Command, Refusal> {
+    let mut order = ProfileOrder {
+        site: site.to_owned(),
+        seconds: 30,
+        url: String::new(),
+        is_processor_time: false,
+    };
+    let value = match body.trim_ascii() {
+        b"" => Value::Null,
+        body => json::parse(body).map_err(Refusal::InvalidJson)?,
+    };
+    for (name, value) in value.as_object().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("seconds", Value::Number(number)) => {
+                let seconds = number.as_u64().and_then(|seconds| u32::try_from(seconds).ok());
+                let seconds = seconds.filter(|it| (1..=ProfileOrder::MAX_SECONDS).contains(it));
+                order.seconds = seconds.ok_or(Refusal::InvalidProfile)?;
+            }
+            ("url", Value::String(url)) if url.starts_with('/') || url.is_empty() => {
+                order.url = url.clone();
+            }
+            ("clock", Value::String(clock)) if clock == "wall" || clock == "processor" => {
+                order.is_processor_time = clock == "processor";
+            }
+            _ => return Err(Refusal::InvalidProfile),
+        }
+    }
+    if value.is_null() || value.is_object() {
+        Ok(ask(Question::Profile(order)))
+    } else {
+        Err(Refusal::InvalidProfile)
+    }
 }
 
 /// Reads the body of a reload, which may be empty.
@@ -177,6 +221,35 @@ mod tests {
             assert_eq!(reload(body), Err(Refusal::InvalidReload), "{body}");
         }
         let get = control(b"GET", &["reload".to_owned()], b"");
+        assert_eq!(get, Err(Refusal::MethodNotAllowed { allow: "POST" }));
+    }
+
+    #[test]
+    fn an_order_for_a_profile_is_read_strictly() {
+        let steps: Vec<_> = ["applications", "blog", "profile"].map(str::to_owned).into();
+        let order = |body: &str| control(b"POST", &steps, body.as_bytes());
+        let expected = |seconds, url: &str, is_processor_time| {
+            let (site, url) = ("blog".to_owned(), url.to_owned());
+            Ok(ask(Question::Profile(ProfileOrder { site, seconds, url, is_processor_time })))
+        };
+        assert_eq!(order(""), expected(30, "", false));
+        assert_eq!(
+            order(r#"{"seconds": 5, "url": "/a", "clock": "processor"}"#),
+            expected(5, "/a", true)
+        );
+        for body in [
+            "[]",
+            r#"{"seconds": 0}"#,
+            r#"{"seconds": 301}"#,
+            r#"{"seconds": 4294967297}"#,
+            r#"{"seconds": -1}"#,
+            r#"{"url": "a"}"#,
+            r#"{"clock": "cpu"}"#,
+            r#"{"else": 1}"#,
+        ] {
+            assert_eq!(order(body), Err(Refusal::InvalidProfile), "{body}");
+        }
+        let get = control(b"GET", &steps, b"");
         assert_eq!(get, Err(Refusal::MethodNotAllowed { allow: "POST" }));
     }
 

@@ -16,7 +16,8 @@ use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::respond::refuse;
 use howdah_http::spool::{self, Spool};
 use howdah_sys::clock;
-use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
+use howdah_wire::profile::Order;
+use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, flags};
 use tokio::time::Instant;
 
 use super::pending::{Next, PendingResponse};
@@ -69,6 +70,7 @@ pub async fn run(
         times: OnceLock::new(),
         usage: OnceLock::new(),
         has_started_php: OnceLock::new(),
+        profile: None,
         flow,
         purger,
     };
@@ -86,17 +88,20 @@ pub async fn run(
         }
     };
     context.length = body.len();
+    context.profile = application.queue.profile.of_request(&context.site, &context.target);
     let context = Arc::new(context);
     let facts = Arc::<RequestContext>::clone(&context);
     exchange.request.handling.set_runner(Arc::clone(&application.name), Some(facts));
-    let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
-        Ok(encoded) => encoded,
-        Err(error) => {
-            let problem = format_args!("it cannot be handed to a worker: {error}");
-            context.log_error(thread.log(), &application.queue.request_lines, problem);
-            return refuse(RequestError::NotStored);
-        }
-    };
+    let order = context.profile.as_ref().map(|profile| profile.order());
+    let (request, descriptors) =
+        match encode(exchange, application, script, body, &directory, order) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                let problem = format_args!("it cannot be handed to a worker: {error}");
+                context.log_error(thread.log(), &application.queue.request_lines, problem);
+                return refuse(RequestError::NotStored);
+            }
+        };
     let mut handle = {
         let (pending, context) = (
             PendingResponse::new(Spool::new(directory).of(owner), descriptors),
@@ -235,12 +240,16 @@ fn encode(
     script: &Script,
     body: RequestBody,
     directory: &Path,
+    order: Option<Order>,
 ) -> std::io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut params = Params::with_capacity(USUAL_PARAMS_BYTES);
     let length = body.len();
     let software = application.config.server_software.as_deref();
     params::write(&mut params, &exchange.request, script, software, length);
     params::write_settings(&mut params, &exchange.request, script);
+    if let Some(order) = order {
+        params.push_reserved(Reserved::Profile, order.encode().as_bytes());
+    }
     let mut descriptors = Vec::new();
     let mut flags = if is_server_idle() { flags::IS_ONLY_REQUEST } else { 0 };
     let room = SLOT_BYTES.checked_sub(HEADER_BYTES + params.as_bytes().len());

@@ -14,6 +14,8 @@
 //! [`output`] logs the standard output and error of workers, within the application's
 //! [`LogRate`](howdah_sys::log_rate::LogRate).
 //!
+//! [`profile`] keeps the samples of scripts while an administrator makes a profile.
+//!
 //! [`pool`] decides the number of workers; [`status`] has the counters, [`status_page`] formats
 //! them.
 
@@ -27,6 +29,7 @@ pub mod instance;
 pub mod output;
 pub mod pending;
 pub mod process_meter;
+pub mod profile;
 pub mod queue;
 mod queue_order;
 mod queue_results;

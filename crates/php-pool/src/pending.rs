@@ -10,6 +10,7 @@ use howdah_cgi::head::ScriptHead;
 use howdah_http::error_status::RequestError;
 use howdah_http::spool::{self, MAX_WAITING, Spool};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
+use howdah_wire::profile::Samples;
 
 /// Maximum size of a log record in bytes; a longer message continues in another record.
 const MAX_LOG_BYTES: usize = 1 << 20;
@@ -62,6 +63,8 @@ pub enum Event {
         /// Entries with one of these tags.
         tags: Vec<Vec<u8>>,
     },
+    /// Keep these samples of the script.
+    Samples(Box<Samples>),
     /// Send the announced descriptors to the worker.
     SendDescriptors,
     /// Send the worker the status of its application.
@@ -179,6 +182,10 @@ impl PendingResponse {
             Kind::Flush => {
                 self.is_flushed = true;
                 self.wake();
+            }
+            Kind::Samples => {
+                let samples = Samples::decode(payload).map_err(malformed)?;
+                return Ok(Event::Samples(Box::new(samples)));
             }
             Kind::Descriptors => return Ok(Event::SendDescriptors),
             Kind::Status => return Ok(Event::SendStatus),

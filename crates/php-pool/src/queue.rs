@@ -23,6 +23,7 @@ pub use self::busy::Busy;
 use super::ends::Ends;
 pub use super::instance::{Instance, NotSent, Worker};
 use super::process_meter::ProcessMeter;
+use super::profile::ProfileSlot;
 use super::queue_order::{Flow, Queued, WaitingList};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::refusals::Refusals;
@@ -42,6 +43,8 @@ pub struct Queue {
     /// A thread has asked for a check of the workers since the last one.
     has_asked: AtomicBool,
     max_workers: AtomicU32,
+    /// The profile that is being made.
+    pub profile: ProfileSlot,
     /// Limit of the application's log records.
     pub log_rate: LogRate,
     /// Limit of the server's log lines about requests.
@@ -156,6 +159,7 @@ impl Queue {
             limit,
             has_asked: AtomicBool::new(false),
             max_workers: AtomicU32::new(u32::MAX),
+            profile: ProfileSlot::default(),
             log_rate: LogRate::default(),
             request_lines: LogRate::default(),
             refusals: Refusals::default(),

@@ -14,6 +14,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
 use howdah_wire::frame::RequestUsage;
 
+use crate::profile::Profile;
 use crate::times::Times;
 
 pub use super::queue_order::Flow;
@@ -75,6 +76,8 @@ pub struct RequestContext {
     pub usage: OnceLock<RequestUsage>,
     /// The application had no process when the request was queued.
     pub has_started_php: OnceLock<()>,
+    /// The profile that its samples belong to.
+    pub profile: Option<Arc<Profile>>,
     /// The caches of the request's application; `None` if there are none.
     pub purger: Option<Arc<dyn Purger>>,
 }

@@ -389,6 +389,7 @@ mod tests {
             usage: Default::default(),
             has_started_php: Default::default(),
             flow: crate::request::Flow::default(),
+            profile: None,
             purger: None,
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };

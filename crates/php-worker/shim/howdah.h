@@ -139,6 +139,17 @@ struct howdah_mail {
     int message;
 };
 
+/* A call of a running script. No string ends in a NUL. */
+struct howdah_call {
+    /* Empty for a function without a class. */
+    struct howdah_string class_name;
+    struct howdah_string name;
+    /* Path of the script; empty for a function of PHP. */
+    struct howdah_string file;
+    /* The line that runs, and the first line of the function; 0 if there is none. */
+    uint32_t line, start;
+};
+
 /*
  * The Rust side. `context` is that of the request; only `log` and `mail` may be called without a
  * request, with a null pointer; `exiting` and `takes_mail` have none.
@@ -172,6 +183,10 @@ struct howdah_callbacks {
     int (*takes_mail)(const char *arguments, size_t len);
     /* Sends a message as sendmail does, and returns its exit status. */
     int (*mail)(void *context, const struct howdah_mail *mail);
+    /* Takes a sample: the calls of the script, the innermost first, which stand for this number of ticks.
+       `is_last`: no sample follows in this request. */
+    void (*sample)(void *context, const struct howdah_call *calls, size_t count, uint32_t ticks,
+                   int is_last);
 };
 
 /*
@@ -290,6 +305,11 @@ void howdah_php_release_memory(void);
 /* Runs one request, from its parameters to the end of its shutdown functions. */
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome);
 
+/* Samples the next request, on the clock of the processor time or on the monotonic clock, until the
+ * latter shows `end_us` or howdah_php_end_profile is called. Returns -1 if this process cannot. */
+int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_us);
+void howdah_php_end_profile(void);
+
 /*
  * Runs a worker script to its end. `boot` has its parameters and no client. Each call of
  * frankenphp_handle_request() calls the callback `serve` with `context`.
@@ -319,7 +339,8 @@ _Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 120, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 128, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_call) == 56, "shared with src/ffi/callbacks.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

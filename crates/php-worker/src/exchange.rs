@@ -14,13 +14,14 @@ use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Acquire;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::{futex, process};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 use howdah_wire::messages::ToWorker;
+use howdah_wire::profile::{Call, Recorder};
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
 use howdah_wire::stream::{Wake, Writer};
@@ -39,6 +40,53 @@ const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum length of a message in the log: the router writes no record above this size.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Maximum time for which samples of a script are kept.
+const SAMPLES_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A call of a running script.
+#[derive(Debug, Clone, Copy)]
+pub struct ScriptCall<'a> {
+    /// Name of the class, or empty.
+    pub class: &'a [u8],
+    /// Name of the function.
+    pub name: &'a [u8],
+    /// Path of the script; empty for a function of PHP.
+    pub file: &'a [u8],
+    /// The line that runs.
+    pub line: u32,
+    /// First line of the function.
+    pub start: u32,
+}
+
+impl ScriptCall<'_> {
+    /// Returns the name with which the function is shown. The name of an anonymous class ends at
+    /// its NUL; that of a closure has its first line, as PHP 8.4 does it itself.
+    fn full_name(&self) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.class.len() + self.name.len() + 2);
+        if let Some(class) = self.class.split(|byte| *byte == 0).next()
+            && !class.is_empty()
+        {
+            name.extend_from_slice(class);
+            name.extend_from_slice(b"::");
+        }
+        match self.name.strip_suffix(b"{closure}") {
+            Some(before) => {
+                name.extend_from_slice(before);
+                name.extend_from_slice(format!("{{closure:{}}}", self.start).as_bytes());
+            }
+            None => name.extend_from_slice(self.name),
+        }
+        name
+    }
+}
+
+/// Samples of a script that were not sent.
+#[derive(Debug)]
+struct Samples {
+    recorder: Recorder,
+    sent: Instant,
+}
 
 /// The client has disconnected, or the router has ended: the response has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +122,8 @@ pub struct Exchange<'a> {
     head: Vec<u8>,
     status: CString,
     router_gone: bool,
+    /// Samples of the script, if it is profiled.
+    samples: Option<Box<Samples>>,
 }
 
 impl<'a> Exchange<'a> {
@@ -99,6 +149,52 @@ impl<'a> Exchange<'a> {
             head: Vec::new(),
             status: CString::default(),
             router_gone: false,
+            samples: None,
+        }
+    }
+
+    /// Takes samples from now on.
+    pub fn start_profile(&mut self) {
+        let samples = Samples { recorder: Recorder::default(), sent: Instant::now() };
+        self.samples = Some(Box::new(samples));
+    }
+
+    /// Returns true if samples are taken.
+    pub fn is_profiled(&self) -> bool {
+        self.samples.is_some()
+    }
+
+    /// Takes a sample of the script: its calls, the innermost first, which stand for `ticks`. Sends
+    /// samples once a second, before they become too many, and with the last one.
+    pub fn sample<'c>(
+        &mut self,
+        calls: impl Iterator<Item = ScriptCall<'c>>,
+        ticks: u32,
+        is_last: bool,
+    ) {
+        let max = Writer::max_payload(self.region);
+        let Some(samples) = &mut self.samples else { return };
+        let names: Vec<_> = calls.map(|call| (call.full_name(), call.file, call.line)).collect();
+        if ticks != 0 {
+            let calls = names.iter().map(|(name, file, line)| Call { name, file, line: *line });
+            samples.recorder.add(calls, ticks);
+        }
+        if is_last
+            || samples.recorder.is_half_full(max)
+            || samples.sent.elapsed() > SAMPLES_INTERVAL
+        {
+            samples.sent = Instant::now();
+            self.send_samples();
+            self.publish();
+        }
+    }
+
+    fn send_samples(&mut self) {
+        let max = Writer::max_payload(self.region);
+        let piece = self.samples.as_mut().and_then(|samples| samples.recorder.take(max));
+        if let Some(piece) = piece {
+            // Without a router, nobody waits for them.
+            let _ = self.put(Kind::Samples, &piece);
         }
     }
 
@@ -353,6 +449,7 @@ impl<'a> Exchange<'a> {
         if let Some(output) = output {
             self.drain_output(output);
         }
+        self.send_samples();
         let mut payload = Vec::new();
         done.put(&mut payload);
         let mut may_wait = false;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::ptr;
 
 use howdah_wire::frame::{OpcacheUsage, Retirement};
+use howdah_wire::profile::Order;
 
 use self::callbacks::{CALLBACKS, Callbacks, ON_EXIT, STARTUP, Serve};
 pub use self::params::Params;
@@ -248,6 +249,8 @@ unsafe extern "C" {
     fn howdah_php_child();
     fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
+    fn howdah_php_profile(is_processor_time: c_int, period_us: u32, end_us: u64) -> c_int;
+    fn howdah_php_end_profile();
     fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void) -> u32;
     fn howdah_php_compiles(boot: *const RawRequest) -> bool;
     fn howdah_php_handle_resident(request: *const RawRequest, outcome: *mut RequestResult);
@@ -409,6 +412,21 @@ impl Php {
     pub fn release_memory(&self) {
         // SAFETY: PHP is loaded, this process has one thread, and no request is in progress.
         unsafe { howdah_php_release_memory() };
+    }
+
+    /// Samples the next request: [`Exchange::sample`] is called. Returns false if this process cannot
+    /// start the thread that counts the time.
+    pub fn profile(&self, order: Order) -> bool {
+        let Order { is_processor_time, period_us, end_us } = order;
+        // SAFETY: PHP is loaded; the thread that this starts only sets a flag that PHP reads
+        // atomically.
+        unsafe { howdah_php_profile(is_processor_time.into(), period_us, end_us) == 0 }
+    }
+
+    /// Ends the samples of a request.
+    pub fn end_profile(&self) {
+        // SAFETY: the function sets a variable of C.
+        unsafe { howdah_php_end_profile() };
     }
 
     /// Runs one request with a body of `length` bytes.

@@ -2,6 +2,7 @@
 
 use howdah_wire::bytes::Malformed;
 use howdah_wire::php_values;
+use howdah_wire::profile::Order;
 use howdah_wire::request::{Reserved, decode_params};
 
 use crate::document_root::Roots;
@@ -109,6 +110,10 @@ pub fn decode<'a: 'r, 'r>(
                 let digits = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 let status = digits.filter(|status| (100..=599).contains(status));
                 params.set_status(status.ok_or(Unusable::Malformed)?);
+                true
+            }
+            Reserved::Profile => {
+                params.profile = Some(Order::decode(value)?);
                 true
             }
         };

@@ -223,6 +223,9 @@ impl Worker<'_> {
         self.region.request(slot, &mut buffers.request);
         let Buffers { request, params, .. } = buffers;
         let result = self.handle(request, params, ticket, *cpu, &mut exchange);
+        if exchange.is_profiled() {
+            self.php.end_profile();
+        }
         let outcome = result.unwrap_or_else(|refused| {
             if let Refused::Status(status) = refused {
                 let _ = exchange.replace(status);
@@ -313,6 +316,13 @@ impl Worker<'_> {
             Err(_) => return Err(malformed(exchange, "its parameters are broken")),
         }
         list.set_start(cpu_us);
+        if let Some(order) = list.profile {
+            if self.php.profile(order) {
+                exchange.start_profile();
+            } else {
+                exchange.log(4, b"the script cannot be profiled: there is no thread for its clock");
+            }
+        }
         let Ok(length) = i64::try_from(header.body_len) else {
             return Err(malformed(exchange, "its body has an impossible length"));
         };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes;
 use crate::last_requests::RequestFilter;
+use crate::profile::ProfileOrder;
 use crate::purge::Purge;
 
 /// A question to the router, or an order that it carries out at once. A `cache` of `None` means all
@@ -37,6 +38,8 @@ pub enum Question {
         /// The application.
         application: String,
     },
+    /// Take the stacks of a site's scripts for a while. Answered at its end.
+    Profile(ProfileOrder),
     /// Purge stored responses.
     PurgeCaches {
         /// Name of the cache.
@@ -87,7 +90,9 @@ impl Question {
             | Question::Usage { .. }
             | Question::LastRequests(_)
             | Question::Pools { .. } => Subject::Server,
-            Question::Tuning { application } | Question::Restart { application } => {
+            Question::Tuning { application }
+            | Question::Restart { application }
+            | Question::Profile(ProfileOrder { site: application, .. }) => {
                 Subject::Application(application)
             }
             Question::PurgeCaches { cache, .. }

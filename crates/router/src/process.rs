@@ -39,6 +39,7 @@ mod ping;
 mod pools;
 mod prepare;
 mod process_lists;
+mod profile;
 mod programs;
 mod question;
 mod read_file;

@@ -2,9 +2,9 @@
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
 //! [`Kind::Body`], one [`Kind::End`] (the response is complete), and finally one [`Kind::Done`]
-//! (the worker is free). [`Kind::Log`], [`Kind::Purge`] and [`Kind::Flush`] may occur at any time,
-//! [`Kind::Descriptors`] only first,
-//! [`Kind::Output`] after the end of the script.
+//! (the worker is free). [`Kind::Log`], [`Kind::Purge`], [`Kind::Samples`] and [`Kind::Flush`] may
+//! occur at any time, [`Kind::Descriptors`] only first, [`Kind::Output`] after the end of the
+//! script.
 
 use crate::bytes::{Decoder, Encode, Malformed, numbered};
 
@@ -36,6 +36,8 @@ numbered! {
         Purge = 10,
         /// The script has flushed: the output so far is sent to the client. No payload.
         Flush = 11,
+        /// Samples of the script: [`Samples`](crate::profile::Samples).
+        Samples = 12,
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`queue`]: queue of requests from the router to idle workers.
 //! - [`request`]: encoding of a request.
 //! - [`php_values`]: settings of PHP for one request.
+//! - [`profile`]: the order to sample the script of a request, and its samples.
 //! - [`stream`]: responses of workers to router threads.
 //! - [`frame`]: frames of a response.
 //! - [`messages`]: messages between router, control process, supervisor, prototypes and workers.
@@ -21,6 +22,7 @@ pub mod fastcgi;
 pub mod frame;
 pub mod messages;
 pub mod php_values;
+pub mod profile;
 pub mod proxy_protocol;
 pub mod queue;
 pub mod region;

@@ -48,6 +48,8 @@ pub enum Reserved {
     /// The status that the response has unless the script sets another: that of the error which the
     /// script is the page of. Three digits.
     Status,
+    /// The script is sampled: [`Order`](crate::profile::Order).
+    Profile,
 }
 
 impl Reserved {
@@ -59,6 +61,7 @@ impl Reserved {
             Reserved::Authorization => b"\x01authorization",
             Reserved::AnyName => b"\x01any_name",
             Reserved::Status => b"\x01status",
+            Reserved::Profile => b"\x01profile",
         }
     }
 
@@ -74,6 +77,7 @@ impl Reserved {
             Reserved::Authorization,
             Reserved::AnyName,
             Reserved::Status,
+            Reserved::Profile,
         ];
         all.into_iter().find(|one| one.name() == name).map(Some).ok_or(Malformed)
     }

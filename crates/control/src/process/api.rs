@@ -260,9 +260,13 @@ impl Api {
             Err(refusal) => return refusal.into(),
         };
         let is_logged = command.is_logged();
-        // An application that does not start must not delay all changes.
+        // An application that does not start, and a profile, must not delay all changes.
         let _changing = changing.filter(|_| {
-            !matches!(command, Command::Ask { question: Question::Restart { .. }, .. })
+            let is_slow = matches!(
+                command,
+                Command::Ask { question: Question::Restart { .. } | Question::Profile(_), .. }
+            );
+            !is_slow
         });
         let reply = self.carry_out(command).await;
         if is_logged {

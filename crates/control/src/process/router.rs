@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::limits::{MAX_ANSWER, ROUTER_ENDED};
 
-/// Time within which the router answers. Only a restart takes longer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time within which the router answers. Only a restart and a profile take longer.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The text of an answer, if it has one. `Err` is the error of the router.
 type RouterAnswer = Result<Option<OwnedFd>, String>;
@@ -75,14 +75,23 @@ impl Router {
     /// been taken over. `None`: its subject does not exist. Error: the reason why there is no
     /// answer.
     pub async fn ask(&self, question: &Question) -> Result<Option<Vec<u8>>, String> {
+        self.ask_within(question, ANSWER_TIMEOUT).await
+    }
+
+    /// As [`Router::ask`], for a question that the router answers within `limit`.
+    pub async fn ask_within(
+        &self,
+        question: &Question,
+        limit: Duration,
+    ) -> Result<Option<Vec<u8>>, String> {
         let silent = |_| {
             format!(
                 "the router has not answered for {} s; one that hangs is replaced, usually within \
                  20 s, and the log says so",
-                ANSWER_TIMEOUT.as_secs()
+                limit.as_secs()
             )
         };
-        timeout(ANSWER_TIMEOUT, self.ask_without_limit(question)).await.map_err(silent)?
+        timeout(limit, self.ask_without_limit(question)).await.map_err(silent)?
     }
 
     async fn ask_without_limit(&self, question: &Question) -> Result<Option<Vec<u8>>, String> {

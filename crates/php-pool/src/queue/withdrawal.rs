@@ -93,6 +93,7 @@ mod tests {
             usage: Default::default(),
             has_started_php: Default::default(),
             flow: Flow::default(),
+            profile: None,
             purger: None,
         };
         let key = RequestKey::new(0, number, 0);

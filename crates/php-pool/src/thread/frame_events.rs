@@ -50,6 +50,13 @@ impl PhpThread {
                     purger.purge(is_all, is_soft, tags);
                 }
             }
+            Event::Samples(samples) => {
+                // A worker that sends them without an order has no profile that could grow.
+                let profile = self.with_entry(key, |entry| entry.context.profile.clone()).flatten();
+                if let Some(profile) = profile {
+                    profile.add(&samples);
+                }
+            }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
             Event::SendStatus => self.send_status(attached, slot, key),
             Event::TakeOutput => self.take_output(attached, slot, key),

@@ -12,8 +12,10 @@ use std::sync::{Mutex, OnceLock};
 use howdah_sys::credentials::Credentials;
 use howdah_sys::permission::{Obstacle, Wanted};
 
-use crate::exchange::{Disconnected, Exchange};
+use crate::exchange::{Disconnected, Exchange, ScriptCall};
 use crate::mail::{self, Caller};
+
+use super::params::Text;
 
 /// The functions that C calls, see `shim/howdah.h`.
 #[repr(C)]
@@ -33,6 +35,18 @@ pub(super) struct Callbacks {
     serve: extern "C" fn(*mut c_void) -> c_int,
     takes_mail: extern "C" fn(*const c_char, usize) -> c_int,
     mail: extern "C" fn(*mut c_void, *const RawMail) -> c_int,
+    sample: extern "C" fn(*mut c_void, *const RawCall, usize, u32, c_int),
+}
+
+/// As `struct howdah_call` in `shim/howdah.h`.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct RawCall {
+    class: Text,
+    name: Text,
+    file: Text,
+    line: u32,
+    start: u32,
 }
 
 /// As `struct howdah_mail` in `shim/howdah.h`.
@@ -47,7 +61,7 @@ pub(super) struct RawMail {
     message: c_int,
 }
 
-const _: () = assert!(size_of::<Callbacks>() == 120);
+const _: () = assert!(size_of::<Callbacks>() == 128 && size_of::<RawCall>() == 56);
 
 /// The context of a worker script.
 pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
@@ -78,6 +92,7 @@ pub(super) static CALLBACKS: Callbacks = Callbacks {
     serve,
     takes_mail,
     mail,
+    sample,
 };
 
 /// Syslog severity `LOG_ERR`.
@@ -235,6 +250,28 @@ extern "C" fn mail(context: *mut c_void, raw: *const RawMail) -> c_int {
             c_int::from(status)
         }
     }
+}
+
+extern "C" fn sample(
+    context: *mut c_void,
+    calls: *const RawCall,
+    count: usize,
+    ticks: u32,
+    is_last: c_int,
+) {
+    // SAFETY: C passes an array of its own with `count` elements, which nothing changes while this
+    // callback runs.
+    let calls = unsafe { slice::from_raw_parts(calls, count) };
+    let calls = calls.iter().map(|call| {
+        // SAFETY: strings of functions and classes that the script is running, or parts of the
+        // program; nothing frees them while this callback runs.
+        let (class, name, file) = unsafe {
+            let RawCall { class, name, file, .. } = call;
+            (bytes(class.data, class.len), bytes(name.data, name.len), bytes(file.data, file.len))
+        };
+        ScriptCall { class, name, file, line: call.line, start: call.start }
+    });
+    guard(context, |exchange| exchange.sample(calls, ticks, is_last != 0));
 }
 
 extern "C" fn exiting() {

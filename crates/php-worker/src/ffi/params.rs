@@ -4,12 +4,14 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
+use howdah_wire::profile::Order;
+
 /// A string for C. Unless something else is said, it ends in a NUL that `len` does not count.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Text {
-    data: *const c_char,
-    len: usize,
+    pub(super) data: *const c_char,
+    pub(super) len: usize,
 }
 
 /// A CGI parameter for C.
@@ -94,6 +96,8 @@ pub struct Params<'a> {
     name_rule: NameRule,
     status: u16,
     cpu_us: i64,
+    /// The order to sample this request.
+    pub profile: Option<Order>,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -107,6 +111,7 @@ impl Default for Params<'_> {
             name_rule: NameRule::Php,
             status: 200,
             cpu_us: 0,
+            profile: None,
             bytes: PhantomData,
         }
     }

@@ -432,7 +432,7 @@ impl Pending {
                 }
                 answer.purges.push(text);
             }
-            Kind::Flush => {}
+            Kind::Flush | Kind::Samples => {}
             Kind::Status | Kind::Output => panic!("only the router knows"),
             Kind::Descriptors => {
                 let Claim::Taken(ticket, owner) = application.region.claim_of(self.slot) else {

@@ -61,6 +61,7 @@ async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8
         }
         Question::Tuning { application } => json(commands.tune(application).await),
         Question::Restart { application } => some(commands.restart(application).await?),
+        Question::Profile(order) => json(commands.profile(&order).await?),
         Question::PurgeCaches { cache, purge, is_soft } => {
             let found = commands.purge_caches(cache.as_deref(), &purge, is_soft);
             json(found.then_some(true))

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
 use super::process_lists::ProcessLists;
+use super::profile::RunningProfiles;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
@@ -33,6 +34,7 @@ pub(super) struct Commands {
     pub(super) usage: Rc<UsageReports>,
     pub(super) processes: Rc<ProcessLists>,
     pub(super) refused_since: Rc<Cell<u64>>,
+    pub(super) profiles: RunningProfiles,
     /// The start of the router, for the status.
     pub(super) started: (SystemTime, Instant),
 }
@@ -59,6 +61,7 @@ impl Commands {
             usage: Rc::clone(&control.usage),
             processes: Rc::default(),
             refused_since: Rc::clone(&control.refused_since),
+            profiles: RunningProfiles::default(),
             started: (SystemTime::now(), Instant::now()),
         };
         (commands, receiver)

@@ -1,7 +1,10 @@
 //! Questions to the router.
 
+use std::time::Duration;
+
 use howdah_questions::{Question, Subject};
 
+use super::super::router::ANSWER_TIMEOUT;
 use super::Api;
 use crate::path::Path;
 use crate::refusal::Refusal;
@@ -13,6 +16,10 @@ impl Api {
         let answer = match &question {
             Question::Status => self.status().await.map(Some),
             Question::Restart { application } => return self.restart(application.clone()).await,
+            Question::Profile(order) => {
+                let duration = Duration::from_secs(order.seconds.into());
+                self.router.ask_within(&question, duration + ANSWER_TIMEOUT).await
+            }
             _ => self.router.ask(&question).await,
         };
         let found = match answer {
