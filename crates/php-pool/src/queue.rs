@@ -6,12 +6,13 @@
 
 mod absence;
 mod busy;
+mod php_version;
 mod withdrawal;
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use howdah_sys::log_rate::LogRate;
@@ -132,22 +133,6 @@ impl Queued for Waiting {
 }
 
 impl Queue {
-    /// Returns the version of PHP that the prototype has reported last; `None` before it has
-    /// started.
-    pub fn php_version(&self) -> Option<String> {
-        let version = self.php_version.lock().unwrap_or_else(PoisonError::into_inner);
-        (!version.is_empty()).then(|| version.to_string())
-    }
-
-    /// Stores the version of PHP that a prototype has reported. Anything but a short version is
-    /// ignored.
-    pub fn set_php_version(&self, version: &str) {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-+~".contains(&byte);
-        if version.len() <= 32 && version.bytes().all(is_part) {
-            *self.php_version.lock().unwrap_or_else(PoisonError::into_inner) = version.into();
-        }
-    }
-
     /// Creates a queue for at most `limit` waiting requests, without an instance. With `is_fair`,
     /// flows take turns exactly; requests of overloaded flows are given up after `patience`.
     pub fn new(limit: usize, is_fair: bool, patience: Option<Duration>) -> Self {
