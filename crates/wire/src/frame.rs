@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn each_type_of_frame_has_its_number() {
         for byte in 0..=u8::MAX {
-            let expected = (1..=11).contains(&byte).then_some(byte);
+            let expected = (1..=12).contains(&byte).then_some(byte);
             assert_eq!(Kind::from_byte(byte).map(|kind| kind as u8), expected);
         }
     }
