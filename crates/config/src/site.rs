@@ -123,6 +123,12 @@ pub struct SitePhp {
 /// `limits` of a site.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteLimits {
+    /// Bytes of memory of all processes.
+    pub memory: Option<u64>,
+    /// Processors of all processes.
+    pub cpu: Option<f64>,
+    /// Maximum number of processes.
+    pub processes: Option<u32>,
     /// `rate` of a limit.
     pub requests: Option<String>,
     /// Recipients of mail in an hour.
@@ -352,6 +358,12 @@ fn read_php(node: &Node<'_>) -> Result<SitePhp, Error> {
 fn read_limits(node: &Node<'_>) -> Result<SiteLimits, Error> {
     let object = node.object(&SITE_LIMITS)?;
     let limits = SiteLimits {
+        memory: object.read("memory", read_size)?,
+        cpu: object.read("cpu", |node| match node.value.as_f64() {
+            Some(cpu) if cpu > 0.0 && cpu <= 4096.0 => Ok(cpu),
+            _ => Err(node.invalid("must be a number of processors, such as 0.5")),
+        })?,
+        processes: object.integer("processes")?,
         requests: object.read("requests", |node| {
             read_rate(node)?;
             Ok(node.text()?.to_owned())

@@ -175,6 +175,13 @@ pub(super) static PHP: Shape = Shape {
 pub(super) static SITE_LIMITS: Shape = Shape {
     name: "site_limits",
     parts: &[&[
+        Key::new("memory", SIZE, "Memory of all processes of the site, such as `\"512M\"`")
+            .default("none"),
+        Key::new("cpu", Kind::Number, "Processors of all processes of the site, such as `0.5`")
+            .default("none"),
+        Key::new("processes", Kind::Integer(1, COUNT), "Maximum number of processes of the site")
+            .default("none")
+            .details("With the programs that scripts start"),
         Key::new(
             "requests",
             Kind::Text,
@@ -192,6 +199,9 @@ pub(super) static SITE_LIMITS: Shape = Shape {
         .default("none"),
     ]],
 };
+
+/// A number of bytes, or a text such as `"512M"`.
+const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg]?$")]);
 
 /// A value in a file.
 pub(super) static VALUE_FILE: Shape = Shape {

@@ -367,7 +367,8 @@ fn each_mistake_has_the_key_of_the_site() {
             "/sites/a/routes/0/action/response_headers/a b: ",
         ),
         (json!({"php": {"version": "x"}}), json!({}), "/sites/a/php/version: "),
-        (json!({"limits": {"bandwidth": "x"}}), json!({}), "/sites/a/limits/bandwidth: "),
+        (json!({"limits": {"memory": "x"}}), json!({}), "/sites/a/limits/memory: "),
+        (json!({"limits": {"cpu": 0}}), json!({}), "/sites/a/limits/cpu: "),
         (
             json!({"environment": {"A": {"file": "/none"}}}),
             json!({}),
