@@ -29,12 +29,13 @@ TEST_PACKAGES := apache2 ca-certificates curl phpX.Y-cgi phpX.Y-cli phpX.Y-curl 
 LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
 # For the Debian packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
+TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build generate quick test test-setup test-rust test-php test-tools test-demo test-differential \
-	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb oci test-oci release clean cargo
+	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -51,6 +52,7 @@ help:
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
 	@echo 'make oci      the image for containers, from these packages'
+	@echo 'make test-limits  limits of sites under systemd, in a virtual machine (takes root)'
 	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
 	@echo 'make release  everything of a release, with checksums'
 	@echo 'make clean    remove what was built; the data of the demo stays'
@@ -175,6 +177,11 @@ deb: cargo
 test-deb: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(TEST_DEB_PACKAGES)
 	packaging/test $(SUITES)
+
+test-limits: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(TEST_LIMITS_PACKAGES)
+	@tools/build.sh quick
+	packaging/test_limits.py --programs $(TARGET_DIR)/quick --php $(shell tools/php.sh version)
 
 oci: deb
 	@tools/require.sh $(OCI_PACKAGES)
