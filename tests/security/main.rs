@@ -33,6 +33,7 @@ mod memory_tables;
 mod memory_upstreams;
 mod memory_waiting;
 mod neighbours;
+mod resources;
 mod router_sandbox;
 mod sandbox;
 mod setup;

@@ -34,6 +34,7 @@ pub(super) fn table(status: &Status) -> String {
         problems => format!("{problems}\n{facts}"),
     };
     text.push_str(&applications(status));
+    text.push_str(&resources(status));
     text.push_str(&opcaches(status));
     text.push_str(&upstreams(status));
     text.push_str(&protection(status));
@@ -139,6 +140,27 @@ fn protection(status: &Status) -> String {
     let applications = applications.map(|(name, one)| row(&format!("\"{name}\""), one));
     let rows = std::iter::once(router).chain(applications);
     titled(&["PROCESS", "USER", "NAMESPACES", "RESTRICTIONS"], rows, &[0, 1, 2, 3])
+}
+
+/// Returns the table of limits of all processes of an application.
+fn resources(status: &Status) -> String {
+    let rows = status.php.iter().filter_map(|(name, php)| {
+        let limits = php.limits?;
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let kept = match limits.approximate {
+            Some(true) => "approximately",
+            Some(false) => "by control group",
+            None => "-",
+        };
+        Some(vec![
+            printable(name),
+            or_none(limits.memory.map(size)),
+            or_none(limits.cpu.map(|cpu| cpu.to_string())),
+            or_none(limits.processes.map(|count| count.to_string())),
+            kept.to_owned(),
+        ])
+    });
+    titled(&["LIMITS", "MEMORY", "PROCESSORS", "PROCESSES", "KEPT"], rows, &[0, 4])
 }
 
 /// Returns the table of OPcache's state in each application that runs.

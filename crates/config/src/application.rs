@@ -381,7 +381,8 @@ default_of_reader!(Limits, Limits::read);
 
 impl Application {
     /// Returns true if processes of one are processes of the other: the mail server is not theirs,
-    /// nor are the texts that take turns in the queue, which may depend on all sites.
+    /// nor are the texts that take turns in the queue, which may depend on all sites; limits of all
+    /// processes together change while they run.
     pub fn has_same_processes(&self, other: &Application) -> bool {
         if self == other {
             return true;
@@ -392,7 +393,14 @@ impl Application {
         {
             of_other.clone_from(own);
         }
+        other.isolation.take_resources(&self.isolation);
         *self == other
+    }
+
+    /// Returns the maximum number of workers that its isolation allows; `None` if it does not limit
+    /// them.
+    pub fn max_workers(&self) -> Option<u32> {
+        self.isolation.max_workers(self.worker.is_some())
     }
 
     /// Returns the path of one of its limits in the document, without its first slash.
@@ -434,10 +442,17 @@ impl Application {
             access_log: object.read("access_log", AccessLog::read_all)?,
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
-            isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
+            isolation: object
+                .read("isolation", |node| Isolation::read(name, node))?
+                .unwrap_or_default(),
             smtp: object.read("smtp", Smtp::read_of_application)?,
             delegation: Delegation::read(&object)?,
         };
+        let exceeds = |most: u32| application.processes.max().is_some_and(|max| max > most);
+        if let Some(most) = application.max_workers().filter(|most| exceeds(*most)) {
+            let message = "has more \"processes\" than its \"isolation\" allows";
+            return Err(node.invalid(format_args!("{message}, which are {most} workers")));
+        }
         object.end()?;
         Ok(application)
     }

@@ -1,10 +1,11 @@
-//! `isolation`: namespaces, root directory, control group and sandbox of an application.
+//! `isolation`: namespaces, root directory, control group, limits and sandbox of an application.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, default_of_reader};
+use crate::resources::{CGROUP, ControlGroup, RESOURCES, ResourceLimits};
 use crate::sandbox::{SANDBOX, Sandbox};
 
 /// `isolation` of an application.
@@ -63,6 +64,16 @@ pub(crate) static ISOLATION: Shape = Shape {
             .default("none")
             .unit(),
         Key::new(
+            "limits",
+            Kind::Object(&RESOURCES),
+            "Limits of all processes of the application together",
+        )
+        .default("none")
+        .details(
+            "By a control group, or approximately where there is none, see \
+             [Resources](../hosting.md#limits-of-a-site)",
+        ),
+        Key::new(
             "sandbox",
             Kind::Either(&[Kind::Switch, Kind::Object(&SANDBOX)]),
             "Restrictions by the kernel: `true` restricts files to the application's and the \
@@ -113,30 +124,6 @@ static AUTOMOUNT: Shape = Shape {
     ]],
 };
 
-/// The range of weights of the kernel.
-const WEIGHT: Kind = Kind::Integer(1, 10_000);
-
-/// `cgroup` of the isolation.
-static CGROUP: Shape = Shape {
-    name: "cgroup",
-    parts: &[&[
-        Key::new(
-            "path",
-            Kind::Text,
-            "Path, below the server's own group unless it begins with a slash",
-        )
-        .details("A missing group is created, and removed with the application")
-        .required()
-        .unit(),
-        Key::new("cpu_weight", WEIGHT, "Share of processor time beside other groups")
-            .default("the system's (100)")
-            .details("The controller is turned on where the groups above allow it"),
-        Key::new("io_weight", WEIGHT, "Share of disk operations beside other groups")
-            .default("the system's (100)")
-            .details("The controller is turned on where the groups above allow it"),
-    ]],
-};
-
 /// A range of `uidmap` or `gidmap`.
 static ID_RANGE: Shape = Shape {
     name: "id_range",
@@ -168,21 +155,12 @@ pub struct Isolation {
     pub new_privs: Option<bool>,
     /// The control group.
     pub cgroup: Option<ControlGroup>,
+    /// Limits of all processes together; `None` if there are none.
+    pub limits: Option<ResourceLimits>,
     /// Restrictions that the kernel enforces.
     pub sandbox: Sandbox,
     /// PHP is started for this application alone.
     pub own_start: bool,
-}
-
-/// The control group of an application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ControlGroup {
-    /// Its path, relative to the server's own group unless it starts with a slash.
-    pub path: PathBuf,
-    /// Its share of processor time beside other groups; the kernel's default is 100.
-    pub cpu_weight: Option<u32>,
-    /// Its share of disk input and output beside other groups; the kernel's default is 100.
-    pub io_weight: Option<u32>,
 }
 
 /// Linux namespaces, see namespaces(7).
@@ -227,12 +205,33 @@ pub struct Automount {
 default_of_reader!(Automount, Automount::read);
 
 impl Isolation {
-    /// Returns the path of the control group.
+    /// Returns the path of the control group, in which the processes are if the system has such
+    /// groups.
     pub fn group(&self) -> Option<&Path> {
-        self.cgroup.as_ref().map(|group| &*group.path)
+        let named = self.cgroup.as_ref().map(|group| &*group.path);
+        named.or_else(|| self.limits.as_ref().map(|limits| &*limits.group))
     }
 
-    pub(crate) fn read(node: &Node<'_>) -> Result<Isolation, Error> {
+    /// Returns the maximum number of workers, beside the prototype and the process from which
+    /// resident workers are forked; `None` without a limit.
+    pub fn max_workers(&self, is_resident: bool) -> Option<u32> {
+        let of_group = self.cgroup.as_ref().and_then(|group| group.pids_max);
+        let own = self.limits.as_ref().and_then(|limits| limits.processes);
+        let tasks = of_group.into_iter().chain(own).min()?;
+        Some(tasks.saturating_sub(1 + u32::from(is_resident)).max(1))
+    }
+
+    /// Takes the resources of another isolation, if those of running processes can become the
+    /// same.
+    pub(crate) fn take_resources(&mut self, other: &Isolation) {
+        if self.group() == other.group() && self.limits.is_some() == other.limits.is_some() {
+            self.cgroup.clone_from(&other.cgroup);
+            self.limits.clone_from(&other.limits);
+        }
+    }
+
+    /// Reads the isolation of the application `name`.
+    pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<Isolation, Error> {
         let object = node.object(&ISOLATION)?;
         let isolation = Isolation {
             namespaces: object.read("namespaces", Namespaces::read)?.unwrap_or_default(),
@@ -242,6 +241,9 @@ impl Isolation {
             automount: object.read("automount", Automount::read)?.unwrap_or_default(),
             new_privs: object.boolean("new_privs")?,
             cgroup: object.read("cgroup", ControlGroup::read)?,
+            limits: object
+                .read("limits", |node| ResourceLimits::read(name, node))?
+                .filter(|limits| !limits.is_empty()),
             sandbox: object.read("sandbox", Sandbox::read)?.unwrap_or_default(),
             own_start: object.switch("own_start")?,
         };
@@ -294,23 +296,5 @@ impl IdRange {
             (Some(_), Some(_)) => Ok(range),
             _ => Err(node.invalid("must not go beyond the id 4294967295")),
         }
-    }
-}
-
-impl ControlGroup {
-    fn read(node: &Node<'_>) -> Result<ControlGroup, Error> {
-        let object = node.object(&CGROUP)?;
-        let path = object.required("path")?;
-        let text = path.text()?;
-        if text.len() > 4000 || text.split('/').any(|segment| segment == "..") {
-            return Err(path.invalid("must be a short path without \"..\""));
-        }
-        let group = ControlGroup {
-            path: PathBuf::from(text),
-            cpu_weight: object.integer("cpu_weight")?,
-            io_weight: object.integer("io_weight")?,
-        };
-        object.end()?;
-        Ok(group)
     }
 }

@@ -99,6 +99,15 @@ pub struct DynamicProcesses {
 default_of_reader!(DynamicProcesses, DynamicProcesses::read);
 
 impl Processes {
+    /// Returns the configured maximum; `None` if it is automatic.
+    pub fn max(&self) -> Option<u32> {
+        match self {
+            Processes::Automatic => None,
+            Processes::Static(count) => Some(*count),
+            Processes::Dynamic(dynamic) => Some(dynamic.max),
+        }
+    }
+
     pub(crate) fn read(node: &Node<'_>) -> Result<Processes, Error> {
         if node.value.as_str() == Some("auto") {
             return Ok(Processes::Automatic);

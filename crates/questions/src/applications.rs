@@ -53,6 +53,9 @@ pub struct PhpStatus {
     /// Requests that were given up in an overloaded queue.
     #[serde(skip_serializing_if = "is_zero")]
     pub given_up: u64,
+    /// Limits of all its processes together, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsStatus>,
     /// The worker script, if the application is resident and the script has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerStatus>,
@@ -118,6 +121,21 @@ pub struct PhpActivity {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// Limits of all processes of an application together; null for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitsStatus {
+    /// Maximum memory in bytes.
+    pub memory: Option<u64>,
+    /// Maximum number of processors.
+    pub cpu: Option<f64>,
+    /// Maximum number of processes and threads.
+    pub processes: Option<u32>,
+    /// True if no control group keeps them, so that the server counts by itself; null if that is
+    /// not known before PHP is loaded.
+    pub approximate: Option<bool>,
 }
 
 /// Memory of an application in bytes, as last measured; shared pages count in proportion.

@@ -17,7 +17,7 @@ use crate::file_helper::file_progress;
 use crate::memory::read_memory_file;
 use crate::options::Options;
 use crate::prototype::{check_roots, preflight};
-use crate::start_files;
+use crate::{resources, start_files};
 
 /// Time after which a directory that is missing is looked at again: a deployment may be exchanging
 /// it.
@@ -75,7 +75,9 @@ pub(crate) fn check(options: &Options, applications: &[CheckedApplication]) -> T
 fn problem(options: &Options, app: &CheckedApplication) -> Option<Problem> {
     progress(&app.spec);
     match app.prototype {
-        Some(_) => check_roots(&app.spec, app.prototype).err(),
+        Some(_) => {
+            check_roots(&app.spec, app.prototype).and_then(|()| resources::check(&app.spec)).err()
+        }
         None => preflight(options, &app.spec).and_then(|()| check_roots(&app.spec, None)).err(),
     }
 }

@@ -15,7 +15,9 @@ use howdah_launch::known_start::KnownStart;
 use howdah_sys::credentials;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::{packet, process, signals};
-use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_REPORT, Problem, ToPrototype};
+use howdah_wire::messages::{
+    ApplicationSpec, FromPrototype, Isolation, MAX_REPORT, Problem, ToPrototype,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
@@ -24,8 +26,9 @@ use crate::control_groups::ControlGroups;
 use crate::launch::Launch;
 use crate::options::Options;
 use crate::prototype::{self, Requirements};
+use crate::resources::Plan;
 use crate::safe_path::SafePath;
-use crate::{certificates, pid_file, sockets};
+use crate::{certificates, pid_file, resources, sockets};
 
 pub use crate::cache_file::check as cache_file;
 pub use crate::certificates::read_for_tls;
@@ -124,7 +127,12 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
         ini_user: spec.ini_user.clone(),
         htaccess: spec.htaccess,
         rlimits: spec.rlimits.clone(),
-        isolation,
+        isolation: Isolation {
+            cgroup: None,
+            cgroup_settings: Vec::new(),
+            limits: None,
+            ..isolation
+        },
         ..ApplicationSpec::new("")
     };
     Some(ToPrototype::Check { spec, tmp: String::new() }.encode())
@@ -138,7 +146,8 @@ const MAX_ERRORS: usize = 10;
 pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Starts) -> Findings {
     let key = start_key(spec);
     let mut start = key.as_ref().map(|key| starts.find(key, spec)).unwrap_or_default();
-    let findings = all_findings(options, spec, &mut start);
+    let mut findings = all_findings(options, spec, &mut start);
+    findings.notes.extend(resources::note(spec));
     // A problem of one application is reported for each.
     let is_clean = findings.errors.is_empty() && findings.warnings.is_empty();
     if let Some(key) = key.filter(|_| is_clean) {
@@ -185,6 +194,12 @@ fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> b
         "options/file" => spec.ini_file.take().is_some(),
         "worker" | "worker/watch" => spec.worker.take().is_some(),
         _ => {
+            if let Some(name) = key.strip_prefix("isolation/cgroup/") {
+                let settings = &mut spec.isolation.cgroup_settings;
+                let before = settings.len();
+                settings.retain(|(file, _)| file.replace('.', "_") != name);
+                return settings.len() < before;
+            }
             if let Some(name) = key.strip_prefix("options/") {
                 let name = name.split_once('/').map_or(name, |(_, name)| name);
                 let before = spec.ini_admin.len() + spec.ini_user.len();
@@ -212,6 +227,7 @@ fn try_application(
     start: &mut KnownStart,
 ) -> Result<(), Problem> {
     let Requirements { executable, identity } = prototype::requirements(options, spec)?;
+    resources::check(spec)?;
 
     fn failed(error: impl Into<io::Error>) -> Problem {
         Problem::of(format_args!("cannot start a process: {}", error.into()))
@@ -222,7 +238,7 @@ fn try_application(
     let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
     let dry_run = Some(&*start);
     let launch = Launch { spec, identity: &identity, executable, socket, reports, output, dry_run };
-    let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
+    let pid = launch.start(&mut Plan::default(), &mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
     // `PIPE`: it has ended already, and has reported the reason.
     let sent = sent.or_else(|error| if error == Errno::PIPE { Ok(()) } else { Err(error) });

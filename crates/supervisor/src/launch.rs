@@ -14,18 +14,28 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::control_groups::ControlGroups;
 use crate::identity::{Identity, Maps};
+use crate::resources::Plan;
 use crate::rootfs;
 use crate::unprivileged::NAMESPACE_TITLE;
 
-/// Moves a process into the control group of its application, if that has one.
+/// Moves a process into the control group of its application, if that has one. If only
+/// `isolation/limits` asks for one and it cannot be entered, the limits are counted.
 pub(crate) fn enter_control_group(
     spec: &ApplicationSpec,
+    plan: &mut Plan,
     pid: u32,
     groups: &mut ControlGroups,
 ) -> std::io::Result<()> {
-    let Some(group) = &spec.isolation.cgroup else { return Ok(()) };
-    let failed = |error| std::io::Error::other(format!("cgroup {group}: {error}"));
-    groups.put(group, &spec.isolation.cgroup_settings, pid).map_err(failed)
+    let Some(group) = &plan.group else { return Ok(()) };
+    match groups.put(group, &plan.settings, pid) {
+        Err(_) if spec.isolation.cgroup.is_none() => {
+            *plan = Plan::counting(spec);
+            Ok(())
+        }
+        result => {
+            result.map_err(|error| std::io::Error::other(format!("control group {group}: {error}")))
+        }
+    }
 }
 
 /// A prototype to start.
@@ -48,13 +58,13 @@ pub(crate) struct Launch<'a> {
 impl Launch<'_> {
     /// Starts the process and returns its id. Failures in the new process are reported through the
     /// pipe.
-    pub(crate) fn start(self, groups: &mut ControlGroups) -> std::io::Result<u32> {
+    pub(crate) fn start(self, plan: &mut Plan, groups: &mut ControlGroups) -> std::io::Result<u32> {
         let parent = std::process::id();
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
         match self.fork()? {
             Forked::Parent(pid) => {
                 drop(wait);
-                self.admit(pid, groups).inspect_err(|_| {
+                self.admit(pid, plan, groups).inspect_err(|_| {
                     let _ = signals::send(pid, signals::SIGKILL);
                 })?;
                 rustix::io::write(&go, b"g")?;
@@ -118,11 +128,14 @@ impl Launch<'_> {
         namespaces::fork_within(user.as_fd(), others)
     }
 
-    fn admit(&self, pid: u32, groups: &mut ControlGroups) -> std::io::Result<()> {
+    fn admit(&self, pid: u32, plan: &mut Plan, groups: &mut ControlGroups) -> std::io::Result<()> {
         if let Some(maps) = self.identity.maps.as_ref().filter(|maps| maps.privileged) {
             namespaces::map_users(pid, &maps.users, &maps.groups, true)?;
         }
-        if self.dry_run.is_some() { Ok(()) } else { enter_control_group(self.spec, pid, groups) }
+        if self.dry_run.is_some() {
+            return Ok(());
+        }
+        enter_control_group(self.spec, plan, pid, groups)
     }
 
     /// Becomes the prototype. Returns the report if that fails, or after a dry run.

@@ -16,6 +16,8 @@
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
 //! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
 //!   user, its root directory and its control group.
+//! - `resources`: how the limits of all processes of an application are kept; `counting`: counts what
+//!   they use where no control group does.
 //! - `zygote`: a process that prototypes are forked from.
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`:
 //!   one of them; `file_task`: their tasks; `application_checks`: which applications could not
@@ -46,6 +48,7 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
+mod counting;
 mod descriptor_store;
 mod document_state;
 mod file_helper;
@@ -68,6 +71,7 @@ mod pid_file;
 mod ports;
 mod programs;
 mod prototype;
+mod resources;
 mod rootfs;
 mod router;
 mod running_user;

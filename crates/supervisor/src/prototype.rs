@@ -10,12 +10,14 @@
 //!   for an answer; `reports`: the answers; `unrequested`: the rate of unrequested reports.
 //! - `workers`: the workers, and their processes as the kernel knows them; `worker_end`: the end of
 //!   one.
+//! - `counted`: ends processes of an application that uses more than its limits.
 //! - `lifecycle`: watching and ending a prototype.
 //! - `requirements`: the program and the user of an application; `own_start`: applications that a
 //!   zygote cannot fork.
 
 mod application;
 mod commands;
+mod counted;
 mod lifecycle;
 mod own_start;
 mod pending;

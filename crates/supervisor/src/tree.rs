@@ -16,6 +16,7 @@
 //! - `failed_starts`: the output of failed starts of applications.
 //! - `file_tasks`: passes on the files that other processes have opened and read.
 //! - `application_checks`: whether applications could start, and have their document roots.
+//! - `counting`: limits of all processes of an application that no control group keeps.
 //! - `tables`: notices changes of files with tables.
 //! - `site_usage`: what sites have used.
 //! - `users`: whether the users of running applications are as they were.
@@ -28,6 +29,7 @@ mod applications;
 mod configuration;
 mod control;
 mod control_file;
+mod counting;
 mod failed_starts;
 mod file_tasks;
 #[cfg(test)]
@@ -94,6 +96,7 @@ impl Tree {
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
             self.check_applications_if_due(now);
+            self.count_if_due(now);
             self.check_users_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);

@@ -10,6 +10,7 @@
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process; [`process_use`]: their
 //!   processor time and memory.
+//! - [`process_usage`]: resources that processes use, and limits of them.
 //! - [`directory`]: checking that a directory exists.
 //! - [`regular_file`]: opening and reading files that other users can replace by something that
 //!   blocks.
@@ -69,6 +70,7 @@ pub mod process;
 #[allow(unsafe_code)]
 pub mod process_memory;
 pub mod process_tree;
+pub mod process_usage;
 pub mod process_use;
 pub mod protected;
 #[allow(unsafe_code)]

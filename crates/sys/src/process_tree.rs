@@ -81,6 +81,11 @@ impl PendingKills {
         self.next = Some(now);
     }
 
+    /// Returns the process ids of the roots of the trees.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.trees.iter().map(|tree| tree.pid)
+    }
+
     /// Returns the time of the next step; `None` if all have ended.
     pub fn due(&self) -> Option<Instant> {
         self.next

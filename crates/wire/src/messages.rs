@@ -47,7 +47,8 @@ pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
 pub use self::secret::Secret;
 pub use self::spec::{
-    ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, Sandbox, WorkerScript,
+    ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, ResourceLimits,
+    SERVER_GROUP, Sandbox, WorkerScript,
 };
 pub use self::template::{FromTemplate, ToTemplate};
 pub use self::usage::{MAX_SITE_NAME, SiteUsed, Usage};

@@ -273,6 +273,12 @@ fn isolation_is_read() {
         (json!({"cgroup": {"path": "a/../b"}}), "without \"..\""),
         (json!({"cgroup": {}}), "\"path\" is missing"),
         (json!({"cgroup": {"path": "a", "cpu_weight": 0}}), "between 1 and 10000"),
+        (json!({"cgroup": {"path": "a", "memory_max": "128M"}}), "write 134217728, without"),
+        (json!({"limits": {"memory": 128}}), "must be 16777216 or more"),
+        (json!({"limits": {"cpu": 0}}), "number of processors between 0.01 and 4096"),
+        (json!({"limits": {"cpu": "2"}}), "a number of processors"),
+        (json!({"limits": {"processes": 2}}), "between 3 and"),
+        (json!({"limits": {"pids": 20}}), "unknown key \"pids\""),
         (json!({"uidmap": [{"container": 0, "host": 0}]}), "/uidmap/0: \"size\" is missing"),
         (
             json!({"uidmap": [{"container": 0, "host": 4_294_967_295_u32, "size": 2}]}),
@@ -283,6 +289,53 @@ fn isolation_is_read() {
         let line = refused_application(json!({"type": "php", "root": "/", "isolation": value}));
         assert!(line.contains(message), "{line}");
     }
+}
+
+#[test]
+fn limits_of_all_processes_are_read() {
+    let read = |isolation: serde_json::Value| {
+        read_application(json!({"type": "php", "root": "/", "isolation": isolation}))
+    };
+    let app = read(json!({
+        "cgroup": {"path": "a", "memory_max": 134_217_728, "memory_high": 100_000_000,
+            "cpu_max": 0.5, "pids_max": 20},
+        "limits": {"memory": 268_435_456, "cpu": 2, "processes": 30},
+    }));
+    let group = app.isolation.cgroup.as_ref().unwrap();
+    assert_eq!((group.memory_max, group.memory_high), (Some(134_217_728), Some(100_000_000)));
+    assert_eq!((group.cpu_max, group.pids_max), (Some(500), Some(20)));
+    let limits = app.isolation.limits.as_ref().unwrap();
+    assert_eq!(
+        (limits.memory, limits.cpu, limits.processes),
+        (Some(1 << 28), Some(2000), Some(30))
+    );
+    assert_eq!((app.isolation.group(), app.max_workers()), (Some("a".as_ref()), Some(19)));
+    assert_eq!(read(json!({"limits": {}})).isolation, Isolation::default());
+    let of_its_own = read(json!({"limits": {"memory": 134_217_728}}));
+    let name = format!("application-{}", of_its_own.name);
+    assert_eq!(of_its_own.isolation.group(), Some(name.as_ref()));
+    let line = refused_application(json!({"type": "php", "root": "/", "processes": 20,
+        "isolation": {"limits": {"processes": 20}}}));
+    assert!(line.contains("more \"processes\" than its \"isolation\" allows"), "{line}");
+}
+
+#[test]
+fn limits_of_all_processes_change_while_they_run() {
+    let read = |isolation: serde_json::Value| {
+        read_application(json!({"type": "php", "root": "/", "isolation": isolation}))
+    };
+    let small = read(json!({"limits": {"memory": 134_217_728}}));
+    for (isolation, is_same) in [
+        (json!({"limits": {"memory": 268_435_456, "cpu": 1}}), true),
+        (json!({}), false),
+        (json!({"limits": {"memory": 134_217_728}, "own_start": true}), false),
+        (json!({"limits": {"memory": 134_217_728}, "cgroup": {"path": "b"}}), false),
+    ] {
+        let is = small.has_same_processes(&read(isolation.clone()));
+        assert_eq!(is, is_same, "{isolation}");
+    }
+    let group = |max: u64| read(json!({"cgroup": {"path": "a", "memory_max": max}}));
+    assert!(group(134_217_728).has_same_processes(&group(268_435_456)));
 }
 
 #[test]

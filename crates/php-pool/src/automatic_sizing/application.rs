@@ -35,6 +35,8 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Sizing {
     processes: Processes,
+    /// Maximum number of workers that the application may have; `None` without a limit.
+    most: Option<u32>,
     meter: Meter,
     decision: Decision,
     /// Number of workers that its requests needed lately.
@@ -53,13 +55,20 @@ impl Sizing {
 
     /// Creates the sizing of new processes of this application, with its measurements.
     pub fn renewed(&self, machine_state: MachineState) -> Self {
-        Sizing::with(self.processes, self.meter.for_new_instance(machine_state))
+        let sizing = Sizing::with(self.processes, self.meter.for_new_instance(machine_state));
+        Sizing { most: self.most, ..sizing }
+    }
+
+    /// Limits an automatic number of workers.
+    pub fn limit_to(&mut self, most: Option<u32>) {
+        self.most = most;
     }
 
     fn with(processes: Processes, meter: Meter) -> Self {
         let decision = size(&meter.measured());
         Sizing {
             processes,
+            most: None,
             meter,
             decision,
             demand: RecentDemand::default(),
@@ -70,7 +79,8 @@ impl Sizing {
 
     /// Returns the numbers of workers that the pool aims at.
     pub fn wanted(&self) -> PoolLimits {
-        PoolLimits::of(self.processes, self.decision.workers)
+        let workers = self.decision.workers;
+        PoolLimits::of(self.processes, self.most.map_or(workers, |most| workers.min(most)))
     }
 
     /// Returns the maximum number of workers that this application can ever have.

@@ -31,6 +31,7 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
                 "memory": {"prototype": 20, "processes": 300},
                 "start": "shared",
                 "given_up": 3,
+                "limits": {"memory": 9, "cpu": 0.5, "processes": 20, "approximate": true},
                 "worker": {
                     "generation": 3, "boot_ms": 12, "template": true,
                     "retired": {"requests": 7, "exit": 1}, "fallback": "no"

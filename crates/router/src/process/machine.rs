@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use howdah_config::MemoryBudget;
 use howdah_php_pool::automatic_sizing::meter::MachineState;
+use howdah_wire::messages::SERVER_GROUP;
 
 /// Reads the state of the machine.
 #[derive(Debug)]
@@ -139,6 +140,7 @@ impl Machine {
             let innermost = match group.filter(|_| !is_memory) {
                 Some(group) => match group.strip_prefix("/") {
                     Ok(path) => mounted.join(path),
+                    Err(_) if own.ends_with(SERVER_GROUP) => own.with_file_name(group),
                     Err(_) => own.join(group),
                 },
                 None => own,
@@ -276,6 +278,9 @@ mod tests {
         assert_eq!(available("blog"), 50 * MIB);
         assert_eq!(available("/howdah/blog"), 50 * MIB);
         assert_eq!(available("none"), 1024 * MIB);
+        fs::write(machine.root.join("proc/self/cgroup"), "0::/howdah/howdah-server\n").unwrap();
+        fs::create_dir(machine.root.join("sys/fs/cgroup/howdah/howdah-server")).unwrap();
+        assert_eq!(machine.state(Some(Path::new("blog"))).available, 50 * MIB);
     }
 
     #[test]

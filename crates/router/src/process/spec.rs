@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use ::howdah_config as config;
 use howdah_tls::{Source, client_sources, sources};
-use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation, Sandbox, WorkerScript};
+use howdah_wire::messages::{
+    ApplicationSpec, IdRange, Isolation, ResourceLimits, Sandbox, WorkerScript,
+};
 use howdah_wire::region::Geometry;
 
 use crate::check;
@@ -103,12 +105,21 @@ fn ini_admin(config: &config::Application) -> Vec<(String, String)> {
     settings
 }
 
-/// Returns the files of a control group that hold its weights, and their contents.
-fn weights(group: &config::ControlGroup) -> Vec<(String, String)> {
-    [("cpu.weight", group.cpu_weight), ("io.weight", group.io_weight)]
-        .into_iter()
-        .filter_map(|(file, weight)| Some((file.to_owned(), weight?.to_string())))
-        .collect()
+/// Returns the files of a control group that hold its settings, and their contents. The kernel
+/// counts processor time in microseconds of 100 ms.
+fn group_settings(group: &config::ControlGroup) -> Vec<(String, String)> {
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    [
+        ("cpu.weight", text(group.cpu_weight)),
+        ("io.weight", text(group.io_weight)),
+        ("memory.max", group.memory_max.map(|bytes| bytes.to_string())),
+        ("memory.high", group.memory_high.map(|bytes| bytes.to_string())),
+        ("cpu.max", group.cpu_max.map(|thousandths| format!("{} 100000", thousandths * 100))),
+        ("pids.max", text(group.pids_max)),
+    ]
+    .into_iter()
+    .filter_map(|(file, value)| Some((file.to_owned(), value?)))
+    .collect()
 }
 
 fn isolation(config: &config::Isolation) -> Isolation {
@@ -134,7 +145,13 @@ fn isolation(config: &config::Isolation) -> Isolation {
         tmpfs: automount.tmpfs,
         new_privileges: config.new_privs.unwrap_or(false),
         cgroup: config.cgroup.as_ref().map(|group| path(&group.path)),
-        cgroup_settings: config.cgroup.as_ref().map(weights).unwrap_or_default(),
+        cgroup_settings: config.cgroup.as_ref().map(group_settings).unwrap_or_default(),
+        limits: config.limits.as_ref().map(|limits| ResourceLimits {
+            group: path(&limits.group),
+            memory: limits.memory,
+            cpu: limits.cpu,
+            processes: limits.processes,
+        }),
         own_start: config.own_start,
         is_sandbox_off: config.sandbox == config::Sandbox::Off,
         sandbox: match &config.sandbox {

@@ -1,6 +1,6 @@
 //! The state of an application, and the start of its prototype.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -18,11 +18,13 @@ use super::requirements::{Requirements, requirements};
 use super::unrequested::UnrequestedReports;
 use super::workers::Workers;
 use crate::control_groups::ControlGroups;
+use crate::counting;
 use crate::identity::Identity;
 use crate::launch::{self, Launch};
 use crate::mail::Submissions;
 use crate::options::Options;
 use crate::output::Output;
+use crate::resources::Plan;
 use crate::running_user::RunningUser;
 use crate::zygote::{ForkFailure, Zygote};
 
@@ -85,6 +87,7 @@ impl Connection {
         spec: &ApplicationSpec,
         identity: &Identity,
         pid: u32,
+        plan: Plan,
         groups: &mut ControlGroups,
     ) -> Application {
         let Connection { commands, reports, output, submissions } = self;
@@ -92,7 +95,7 @@ impl Connection {
             has_pid_namespace: spec.isolation.pid_namespace,
             output: Some(output),
             submissions: Some(submissions),
-            control_group: spec.isolation.cgroup.clone(),
+            plan,
             out_of_memory: groups.watch(pid),
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
                 .then(|| identity.outside()),
@@ -165,8 +168,12 @@ pub(crate) struct Application {
     pub(super) stopped_since: Option<Instant>,
     /// Workers that are being killed, with the processes that they have started.
     pub(super) ending_processes: PendingKills,
-    /// The application's control group, if it has one.
-    pub(crate) control_group: Option<String>,
+    /// How the resources of all its processes are limited.
+    pub(crate) plan: Plan,
+    /// What is known of the resources that are counted.
+    pub(crate) counting: counting::State,
+    /// Workers that are ended because all processes use too much memory.
+    pub(super) over_limit: HashSet<WorkerId>,
     /// Counter of out-of-memory kills of the application's control group.
     pub(crate) out_of_memory: Option<PathBuf>,
     /// User and group that own the pipes of the workers' output, so that scripts can open
@@ -212,9 +219,10 @@ impl Application {
                 output,
                 dry_run: None,
             };
-            let pid = launch.start(groups)?;
+            let mut plan = Plan::of(spec);
+            let pid = launch.start(&mut plan, groups)?;
             connection.introduce(&hello(options, spec, None), descriptors, &mail)?;
-            Ok(connection.application(spec, &identity, pid, groups))
+            Ok(connection.application(spec, &identity, pid, plan, groups))
         };
         start().map_err(unstartable)
     }
@@ -234,14 +242,15 @@ impl Application {
         let mail = ends.mail;
         let ends = [ends.socket.as_fd(), ends.reports.as_fd(), ends.output.as_fd()];
         let pid = zygote.fork(ends).map_err(NotForked::Zygote)?;
-        let admitted = launch::enter_control_group(spec, pid, groups);
+        let mut plan = Plan::of(spec);
+        let admitted = launch::enter_control_group(spec, &mut plan, pid, groups);
         // The prototype begins with the first message, so it is in its group before it does
         // anything.
         let hello = hello(options, spec, identity.process_user());
         let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors, &mail));
         match introduced {
             Ok(()) => {
-                let application = connection.application(spec, &identity, pid, groups);
+                let application = connection.application(spec, &identity, pid, plan, groups);
                 Ok(Application { shares_start: true, ..application })
             }
             Err(error) => {
@@ -279,7 +288,9 @@ impl Application {
             last_measured: 0,
             stopped_since: None,
             ending_processes: PendingKills::default(),
-            control_group: None,
+            plan: Plan::default(),
+            counting: counting::State::default(),
+            over_limit: HashSet::new(),
             out_of_memory: None,
             output_owner: None,
             user: None,
@@ -318,6 +329,44 @@ impl Application {
     pub(crate) fn has_spec(&self, spec: &ApplicationSpec) -> bool {
         let own = self.spec.as_deref().filter(|own| own.name == spec.name);
         own.is_some_and(|own| *own == ApplicationSpec { geometry: own.geometry, ..spec.clone() })
+    }
+
+    /// Returns the specification with which it was started, but for limits that have changed since.
+    pub(crate) fn spec(&self) -> Option<&ApplicationSpec> {
+        self.spec.as_deref()
+    }
+
+    /// Returns the configured nice value.
+    pub(crate) fn priority(&self) -> Option<i32> {
+        Some(i32::try_from(self.spec.as_deref()?.priority?).ok()? - 20)
+    }
+
+    /// Takes the limits of all processes of a changed specification, if nothing else has changed.
+    /// Returns true if the limits have changed.
+    pub(crate) fn take_resources(&mut self, new: &ApplicationSpec) -> bool {
+        let Some(own) = self.spec.as_deref_mut().filter(|own| own.name == new.name) else {
+            return false;
+        };
+        let (settings, limits) = (&new.isolation.cgroup_settings, &new.isolation.limits);
+        if own.isolation.cgroup_settings == *settings && own.isolation.limits == *limits
+            || own.isolation.limits.is_some() != limits.is_some()
+        {
+            return false;
+        }
+        let mut changed = own.clone();
+        changed.isolation.cgroup_settings.clone_from(settings);
+        changed.isolation.limits.clone_from(limits);
+        if changed != (ApplicationSpec { geometry: own.geometry, ..new.clone() }) {
+            return false;
+        }
+        *own = changed;
+        let plan = Plan::of(own);
+        // Its processes stay where they are.
+        self.plan = match (&plan.group, self.plan.group.take()) {
+            (Some(_), None) => Plan::counting(own),
+            (_, group) => Plan { group, ..plan },
+        };
+        true
     }
 
     /// Returns true if there is no worker.

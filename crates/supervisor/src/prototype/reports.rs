@@ -90,7 +90,8 @@ impl Application {
                 }
                 self.stage = Stage::Ready;
                 drop(self.output.as_mut().and_then(Output::end_start));
-                FromSupervisor::Ready { application, version, shares_start: self.shares_start }
+                let (shares_start, is_counted) = (self.shares_start, !self.plan.is_exact());
+                FromSupervisor::Ready { application, version, shares_start, is_counted }
             }
             FromPrototype::Failed { problem } => {
                 if self.stage != Stage::Loading {

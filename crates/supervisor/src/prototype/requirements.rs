@@ -8,7 +8,7 @@ use howdah_wire::messages::{ApplicationSpec, Problem, ProblemKind};
 
 use crate::identity::Identity;
 use crate::options::Options;
-use crate::rootfs;
+use crate::{resources, rootfs};
 
 /// The program and the user that a prototype is started with.
 pub(crate) struct Requirements {
@@ -35,6 +35,7 @@ pub(crate) fn requirements(
 /// roots need not exist: deployments make them later. Error: the reason why it cannot.
 pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(), Problem> {
     requirements(options, spec)?;
+    resources::check(spec)?;
     match &spec.isolation.rootfs {
         Some(rootfs) => rootfs::check(rootfs, &[]),
         None => Ok(()),

@@ -103,6 +103,7 @@ impl Tree {
                     output.begin_start(self.failed_starts.take(&application.name, Instant::now()));
                 }
                 self.applications.insert(id, application);
+                self.guard(id, std::iter::empty());
             }
             Err(problem) => {
                 self.send_to_router(&FromSupervisor::Ended { application: number, problem }, &[]);
@@ -120,6 +121,7 @@ impl Tree {
             Some(found) => found.spawn(),
             None => Err(NOT_RUNNING.to_owned()),
         };
+        self.count_soon(id, Instant::now());
         if let Err(message) = spawned {
             let is_temporary = false;
             let failure = FromSupervisor::NotStarted { application, is_temporary, message };
@@ -234,6 +236,9 @@ impl Tree {
                         return;
                     }
                 };
+            if let FromSupervisor::Died { worker, status, .. } = &mut message {
+                *status = application.exit_of_worker(*worker, *status);
+            }
             match (&mut message, application.out_of_memory.as_deref()) {
                 (FromSupervisor::Died { status, .. }, counter) => {
                     *status = exit_of(*status, counter, &mut self.control_groups);
@@ -310,7 +315,7 @@ impl Tree {
         let Some(application) = self.applications.remove(&id) else { return };
         let exit = exit_of(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
         application.kill_workers();
-        self.end_control_group(application.control_group.as_deref());
+        self.end_control_group(application.plan.group.as_deref());
         self.end_orphans();
         self.control_groups.tidy();
         if application.has_ended_unexpectedly && self.shutdown.is_none() {
@@ -324,7 +329,7 @@ impl Tree {
 
     /// Kills all processes in the control group of an application that has ended.
     fn end_control_group(&self, group: Option<&str>) {
-        let others = self.applications.values().filter_map(|other| other.control_group.as_deref());
+        let others = self.applications.values().filter_map(|other| other.plan.group.as_deref());
         if let Some(group) = group {
             self.control_groups.kill(group, others);
         }

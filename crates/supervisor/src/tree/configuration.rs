@@ -129,6 +129,7 @@ impl Tree {
         let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
             self.changes.commit(Instant::now());
+            self.change_resources();
             self.keep_document();
             self.application_checks.begin_soon();
             self.prepare_zygotes();

@@ -14,7 +14,7 @@ use crate::options::{LogTarget, Options};
 use crate::passed_socket::InheritedSocket;
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
-use crate::store;
+use crate::{control_groups, store};
 use howdah_launch::open_files;
 
 /// Backlog of the control socket, in connections.
@@ -58,6 +58,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     if let Some(control) = &options.control {
         sockets.bind(control, CONTROL_BACKLOG, CONTROL_MODE)?;
     }
+    control_groups::begin();
     let must_start = options.control.is_none();
     if must_start {
         match sockets.bind_first(&options.default_controls, CONTROL_BACKLOG, CONTROL_MODE) {

@@ -9,6 +9,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::application_checks::ApplicationChecks;
 use super::control::ControlState;
+use super::counting::Counting;
 use super::failed_starts::FailedStarts;
 use super::id::Id;
 use super::mail::MailState;
@@ -91,6 +92,7 @@ pub(super) struct Tree {
     pub(super) next_upkeep: Instant,
     pub(super) service_manager: ServiceManager,
     pub(super) control_groups: ControlGroups,
+    pub(super) counting: Counting,
     pub(super) refusals: Refusals,
     /// A router has served. From then on only a request of the administrator ends the server.
     pub(super) has_served: bool,
@@ -175,6 +177,7 @@ impl Tree {
             carries_out_file_tasks: false,
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,
             control_groups: ControlGroups::default(),
+            counting: Counting::default(),
             refusals: Refusals::default(),
             has_served: false,
             shutdown: None,

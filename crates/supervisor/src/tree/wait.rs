@@ -95,6 +95,7 @@ impl Tree {
             .chain(self.tables.due())
             .chain(self.usage.counts.due(now))
             .chain(self.application_checks.due().filter(|_| self.has_served))
+            .chain(self.counting.due)
             .chain(self.users.due().filter(|_| self.has_served && self.has_users()))
             .chain(self.file_helpers.due())
             .chain(self.upgrade.due())

@@ -12,6 +12,8 @@ pub enum Exit {
     Signal(u8),
     /// The kernel killed the process because memory had run out.
     OutOfMemory,
+    /// The supervisor killed the process because those of its application used too much memory.
+    OverLimit,
 }
 
 impl std::fmt::Display for Exit {
@@ -21,6 +23,10 @@ impl std::fmt::Display for Exit {
             Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
             Exit::OutOfMemory => f.write_str(
                 "was killed by signal 9: out of memory, in its control group or in the machine",
+            ),
+            Exit::OverLimit => f.write_str(
+                "was killed by signal 9: the processes of its application used more memory than \
+                 isolation/limits/memory allows",
             ),
         }
     }
@@ -32,6 +38,7 @@ impl Field for Exit {
             Exit::Status(status) => (0, *status),
             Exit::Signal(signal) => (1, *signal),
             Exit::OutOfMemory => (2, 0),
+            Exit::OverLimit => (3, 0),
         };
         out.put_u8(kind);
         out.put_u8(value);
@@ -41,6 +48,7 @@ impl Field for Exit {
             (0, status) => Ok(Exit::Status(status)),
             (1, signal) => Ok(Exit::Signal(signal)),
             (2, 0) => Ok(Exit::OutOfMemory),
+            (3, 0) => Ok(Exit::OverLimit),
             _ => Err(Malformed),
         }
     }

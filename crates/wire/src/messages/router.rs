@@ -243,6 +243,8 @@ messages! {
             version: String,
             /// The application shares the start of PHP with others.
             shares_start: bool,
+            /// Limits of all its processes are counted, as no control group keeps them.
+            is_counted: bool,
         }
         /// The worker script of a resident application has started.
         26 Booted {

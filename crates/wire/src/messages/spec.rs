@@ -8,6 +8,10 @@ use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::region::Geometry;
 
+/// The control group below the server's own to which the server moves its own processes, if groups
+/// of applications need controllers: the kernel gives them only to groups without processes.
+pub const SERVER_GROUP: &str = "howdah-server";
+
 record! {
     /// Range of ids in a user namespace, and the ids outside that they are mapped to.
     IdRange {
@@ -32,6 +36,21 @@ record! {
         execute: Vec<String>,
         /// The application does not run if the kernel cannot restrict files.
         required: bool,
+    }
+}
+
+record! {
+    /// Limits of all processes of an application together, by the control group or by counting.
+    #[derive(Default)]
+    ResourceLimits {
+        /// Control group of an application that names none.
+        group: String,
+        /// Bytes of memory.
+        memory: Option<u64>,
+        /// Processor time, in thousandths of a processor.
+        cpu: Option<u32>,
+        /// Number of processes and threads.
+        processes: Option<u32>,
     }
 }
 
@@ -69,6 +88,8 @@ record! {
         cgroup: Option<String>,
         /// Files of the control group, and the values that are written to them.
         cgroup_settings: Vec<(String, String)>,
+        /// Limits of all processes together.
+        limits: Option<ResourceLimits>,
         /// There is no Landlock domain: processes may signal and trace all processes of their user.
         is_sandbox_off: bool,
         /// Starts PHP for this application alone.

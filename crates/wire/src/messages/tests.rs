@@ -53,6 +53,12 @@ fn spec() -> ApplicationSpec {
             rootfs: Some(text("/root")),
             cgroup: Some(text("sites")),
             cgroup_settings: pair(),
+            limits: Some(ResourceLimits {
+                group: text("application-a"),
+                memory: Some(1 << 40),
+                cpu: Some(1500),
+                processes: None,
+            }),
             sandbox: Some(sandbox),
             ..Isolation::default()
         },
@@ -115,7 +121,7 @@ fn every_message_is_read_back_whole() {
         FromPrototype::Measured { base: 1, memory_limit: Some(2), workers: vec![usage.clone()] },
         FromPrototype::Measured { base: 1, memory_limit: None, workers: Vec::new() },
     );
-    for status in [Exit::Status(7), Exit::Signal(9), Exit::OutOfMemory] {
+    for status in [Exit::Status(7), Exit::Signal(9), Exit::OutOfMemory, Exit::OverLimit] {
         assert_read_back!(FromPrototype:
             FromPrototype::Died { worker: WORKER, pid: 5, status, was_idle: true },
         );
@@ -178,7 +184,7 @@ fn the_greeting_of_an_upgrade_never_changes() {
 fn values_that_a_field_cannot_have_are_refused() {
     let exit = |kind, value| Exit::take(&mut Decoder(&[kind, value]));
     assert_eq!(exit(1, 9), Ok(Exit::Signal(9)));
-    assert_eq!((exit(2, 1), exit(3, 0)), (Err(Malformed), Err(Malformed)));
+    assert_eq!((exit(2, 1), exit(4, 0)), (Err(Malformed), Err(Malformed)));
     assert_eq!(bool::take(&mut Decoder(&[2])), Err(Malformed));
     assert_eq!(ChangeOutcome::take(&mut Decoder(&[5])), Err(Malformed));
     assert_eq!(String::take(&mut Decoder(&[1, 0, 0, 0, 0xff])), Err(Malformed));

@@ -71,6 +71,7 @@ impl Pools {
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
                 app.snapshots.push(Arc::downgrade(snapshot));
                 app.generation = self.generation;
+                app.take_resources(snapshot);
                 self.applications.push_back(app);
             } else {
                 self.leaving.push(app);

@@ -11,8 +11,8 @@ use howdah_php_pool::status::PoolStatus;
 use howdah_php_pool::worker_count::{Pool, PoolState};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::{
-    ActiveRequests, ApplicationMemory, ApplicationStatus, Named, OpcacheMemory, OpcacheStatus,
-    PhpActivity, PhpStatus, ProcessUse, Processes, WorkerStatus,
+    ActiveRequests, ApplicationMemory, ApplicationStatus, LimitsStatus, Named, OpcacheMemory,
+    OpcacheStatus, PhpActivity, PhpStatus, ProcessUse, Processes, WorkerStatus,
 };
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log_rate::LogRate;
@@ -39,6 +39,8 @@ pub(super) struct PooledApplication {
     pub(super) ready_since: Option<Instant>,
     /// The current instance shares the start of PHP with other applications.
     pub(super) shares_start: bool,
+    /// The supervisor counts what the current instance uses, as no control group limits it.
+    pub(super) is_counted: bool,
     /// The last start of the worker script of a resident application.
     pub(super) boot: Option<WorkerStatus>,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
@@ -108,6 +110,15 @@ pub(super) struct Absence {
 }
 
 impl PooledApplication {
+    /// Takes the limits of all processes together, which have changed while they run.
+    pub(super) fn take_resources(&mut self, snapshot: &Snapshot) {
+        let mut all = snapshot.config.applications.iter();
+        if let Some(new) = all.find(|new| new.name == self.config.name) {
+            self.config.isolation.clone_from(&new.isolation);
+            self.sizing.limit_to(self.config.max_workers());
+        }
+    }
+
     /// Creates an application without an instance. It must be able to serve before it is adopted if
     /// `is_required`, or if it is configured to have workers before its first request.
     pub(super) fn new(
@@ -123,6 +134,7 @@ impl PooledApplication {
             prototype: None,
             ready_since: None,
             shares_start: false,
+            is_counted: false,
             boot: None,
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
@@ -310,6 +322,21 @@ impl PooledApplication {
         !can_come && load.in_slots == 0 && load.waiting == 0
     }
 
+    /// Returns the limits of all its processes together.
+    fn limits(&self) -> Option<LimitsStatus> {
+        let isolation = &self.config.isolation;
+        let group = isolation.cgroup.as_ref();
+        let own = isolation.limits.as_ref();
+        let limits = LimitsStatus {
+            memory: group.and_then(|one| one.memory_max).or_else(|| own?.memory),
+            cpu: group.and_then(|one| one.cpu_max).or_else(|| own?.cpu).map(|n| f64::from(n) / 1e3),
+            processes: group.and_then(|one| one.pids_max).or_else(|| own?.processes),
+            approximate: self.ready_since.map(|_| self.is_counted),
+        };
+        let has_any = limits.memory.is_some() || limits.cpu.is_some() || limits.processes.is_some();
+        has_any.then_some(limits)
+    }
+
     /// Returns its state for the control API.
     pub(super) fn report(&self) -> (ApplicationStatus, PhpStatus) {
         let load = self.queue.load();
@@ -341,6 +368,7 @@ impl PooledApplication {
             memory: ApplicationMemory { prototype, processes },
             start: self.ready_since.map(|_| start.into()),
             given_up: status.given_up,
+            limits: self.limits(),
             worker: self.boot.clone().map(|worker| WorkerStatus { retired, ..worker }),
             opcache: status.opcache.map(opcache),
             activity: self.activity(&status),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ::howdah_config as config;
 use howdah_php_pool::automatic_sizing::meter::MachineState;
 use howdah_php_pool::automatic_sizing::shares::divide;
 use howdah_questions::MemoryStatus;
@@ -14,14 +15,15 @@ use super::application::PooledApplication;
 const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Pools {
-    /// Returns the processors and the memory for instance `number`, which uses `own_bytes`, in its
-    /// control group if it has one. Memory that other applications may still take is reserved.
+    /// Returns the processors and the memory for instance `number`, which uses `own_bytes`, within
+    /// the limits of its application. Memory that other applications may still take is reserved.
     pub(super) fn machine_state(
         &mut self,
         number: u32,
         own_bytes: u64,
-        group: Option<&Path>,
+        isolation: &config::Isolation,
     ) -> MachineState {
+        let group = isolation.group();
         let reserved = |is_in_group: &dyn Fn(Option<&Path>) -> bool| {
             let others = self.all().filter(|app| app.number() != Some(number));
             let others = others.filter(|app| is_in_group(app.config.isolation.group()));
@@ -33,8 +35,14 @@ impl Pools {
         let whole = self.machine.state(None).within_budget(used);
         let whole = MachineState { reserved_bytes: by_all, ..whole };
         let Some(group) = group else { return whole };
-        let group = self.machine.state(Some(group));
-        whole.tighter(MachineState { reserved_bytes: in_group, ..group })
+        let in_own = self.machine.state(Some(group));
+        let within = whole.tighter(MachineState { reserved_bytes: in_group, ..in_own });
+        // Without control groups the limit holds all the same.
+        let limit = isolation.limits.as_ref().and_then(|limits| limits.memory);
+        limit.map_or(within, |total| {
+            let available = total.saturating_sub(own_bytes);
+            within.tighter(MachineState { total, available, reserved_bytes: in_group, ..within })
+        })
     }
 
     /// Divides the memory, unless that was done a moment ago.

@@ -29,8 +29,9 @@ impl Pools {
             let is_fair = limits.fair != config::Fairness::Arrival;
             Arc::new(Queue::new(limits.queue as usize, is_fair, limits.patience))
         };
-        let machine_state = self.machine_state(0, 0, config.isolation.group());
-        let sizing = Sizing::new(config.processes, machine_state);
+        let machine_state = self.machine_state(0, 0, &config.isolation);
+        let mut sizing = Sizing::new(config.processes, machine_state);
+        sizing.limit_to(config.max_workers());
         let is_required = is_required || self.required.contains(&config.name);
         let (config, generation) = (Arc::clone(config), self.generation);
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
@@ -63,7 +64,7 @@ impl Pools {
         }
         let (config, queue) = (Arc::clone(&running.config), Arc::clone(&running.queue));
         let generation = running.generation;
-        let machine_state = self.machine_state(0, 0, config.isolation.group());
+        let machine_state = self.machine_state(0, 0, &config.isolation);
         let sizing = self.applications[index].sizing.renewed(machine_state);
         let app = PooledApplication::new(config, queue, sizing, generation, true);
         self.add(PooledApplication { is_restart: true, ..app })?;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +37,11 @@ impl Pools {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
-            FromSupervisor::Ready { application, version, shares_start } => {
-                self.on_ready(application, &version, shares_start)?;
+            FromSupervisor::Ready { application, version, shares_start, is_counted } => {
+                if let Some(app) = self.by_number(application) {
+                    (app.shares_start, app.is_counted) = (shares_start, is_counted);
+                }
+                self.on_ready(application, &version)?;
             }
             FromSupervisor::Booted { application, boot_us, has_template, without } => {
                 self.on_booted(application, boot_us, has_template, &without);
@@ -112,7 +114,7 @@ impl Pools {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
-    fn on_ready(&mut self, number: u32, version: &str, shares_start: bool) -> io::Result<()> {
+    fn on_ready(&mut self, number: u32, version: &str) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
@@ -121,7 +123,6 @@ impl Pools {
         if std::mem::take(&mut app.is_overdue) {
             app.queue.resume();
         }
-        app.shares_start = shares_start;
         app.queue.set_php_version(version);
         (app.failure, app.foreseen) = (None, None);
         app.sizing.requested(Instant::now());
@@ -155,6 +156,9 @@ impl Pools {
                     let until = match problem.kind {
                         ProblemKind::NoRoot => {
                             "its scripts are not found until then; mount it, or put it back"
+                        }
+                        ProblemKind::Own if problem.key.starts_with("isolation/cgroup/") => {
+                            "its former limits hold until then"
                         }
                         ProblemKind::Own | ProblemKind::Other => "its requests may wait until then",
                     };
@@ -407,9 +411,8 @@ impl Pools {
 
     fn on_measured(&mut self, number: u32, measurement: &Measurement) {
         let Some(app) = self.by_number(number) else { return };
-        let (group, bytes) =
-            (app.config.isolation.group().map(Path::to_owned), measurement.bytes(app.workers()));
-        let machine_state = self.machine_state(number, bytes, group.as_deref());
+        let (isolation, bytes) = (app.config.isolation.clone(), measurement.bytes(app.workers()));
+        let machine_state = self.machine_state(number, bytes, &isolation);
         let Some(app) = self.by_number(number) else { return };
         let (load, running) = app.load(app.queue.load());
         let activity = Activity {

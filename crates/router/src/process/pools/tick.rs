@@ -242,9 +242,9 @@ impl Pools {
             self.link.send(&ToSupervisor::Measure { application: instance.number })?;
         }
         if running.workers == 0 && running.waiting > 0 && app.sizing.is_stale(now) {
-            let group = app.config.isolation.group();
             let (prototype, _) = app.memory_usage();
-            app.sizing.refresh(self.machine_state(instance.number, prototype, group));
+            let isolation = &app.config.isolation;
+            app.sizing.refresh(self.machine_state(instance.number, prototype, isolation));
         }
         let mut wanted = app.sizing.wanted();
         let has_surplus = running.workers > wanted.spare;

@@ -1,0 +1,135 @@
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn process(pid: u32, parent: u32) -> ProcessUsage {
+    ProcessUsage { pid, parent, threads: 1, ticks: 0, started: u64::from(pid) }
+}
+
+/// An application whose prototype is process 10, with the workers 20 and 21 and these programs.
+fn family_of(programs: &[ProcessUsage], ending: &[u32]) -> Family {
+    let mut all = vec![process(1, 0), process(10, 1), process(20, 10), process(21, 10)];
+    all.extend(programs);
+    let known = Known {
+        prototype: 10,
+        template: None,
+        workers: HashSet::from([20, 21]),
+        ending: ending.iter().copied().collect(),
+    };
+    Family::of(&known, &Processes::new(all, &HashSet::from([10])))
+}
+
+fn memory(anonymous: u64) -> Option<ProcessMemory> {
+    Some(ProcessMemory { anonymous: anonymous * MIB, ..ProcessMemory::default() })
+}
+
+fn allow(memory: Option<u64>, processes: Option<u32>) -> ResourceLimits {
+    ResourceLimits { memory: memory.map(|mib| mib * MIB), processes, ..ResourceLimits::default() }
+}
+
+#[test]
+fn the_largest_worker_ends_if_all_together_use_too_much() {
+    let mut family = family_of(&[process(30, 20), process(40, 10)], &[]);
+    let shared =
+        |anonymous| memory(anonymous).map(|memory| ProcessMemory { shared: 5 * MIB, ..memory });
+    family.measure(|pid| match pid {
+        10 => shared(10),
+        20 => shared(20),
+        21 => shared(60),
+        30 => memory(45),
+        _ => memory(8),
+    });
+    // 10 of the prototype, 10 and 50 of the workers, 45 and 8 of programs, 5 are shared.
+    assert_eq!(family.bytes(), 128 * MIB);
+    let (mut state, now) = (State::default(), Instant::now());
+    assert_eq!(state.count(&family, &allow(Some(128), None), now), Verdict::default());
+    let verdict = state.count(&family, &allow(Some(127), None), now);
+    assert_eq!(verdict.ends, [End::Worker(20)], "with its program it is the largest");
+    let reason = "its processes use 128 MiB of memory, and isolation/limits/memory allows 127: \
+                  worker 20, the largest with 55 MiB, is ended";
+    assert_eq!((verdict.reason.as_str(), verdict.is_for_memory), (reason, true));
+}
+
+#[test]
+fn what_is_being_ended_does_not_count_and_a_program_of_nobody_ends() {
+    let mut family = family_of(&[process(30, 20), process(40, 10), process(41, 40)], &[20]);
+    family.measure(|pid| if pid == 41 { memory(90) } else { memory(10) });
+    assert_eq!(family.bytes(), (10 + 10 + 90) * MIB, "neither 20 nor 30");
+    let verdict = State::default().count(&family, &allow(Some(100), None), Instant::now());
+    assert_eq!(verdict.ends, [End::Program { pid: 40, parent: 10 }]);
+    // The prototype alone cannot be ended.
+    let mut alone = family_of(&[], &[20, 21]);
+    alone.measure(|_| memory(300));
+    let verdict = State::default().count(&alone, &allow(Some(100), None), Instant::now());
+    assert_eq!(verdict.ends, []);
+}
+
+#[test]
+fn the_newest_programs_end_if_there_are_too_many_processes() {
+    let programs: Vec<_> = (30..36).map(|pid| process(pid, 20)).collect();
+    let family = family_of(&programs, &[]);
+    let verdict = State::default().count(&family, &allow(None, Some(9)), Instant::now());
+    assert_eq!(verdict, Verdict::default(), "nine are allowed");
+    let verdict = State::default().count(&family, &allow(None, Some(7)), Instant::now());
+    let program = |pid| End::Program { pid, parent: 20 };
+    assert_eq!(verdict.ends, [program(35), program(34)]);
+    let reason = "it has 9 processes and threads, and isolation/limits/processes allows 7: \
+                  program 35 and 1 more are ended";
+    assert_eq!(verdict.reason, reason);
+    assert_eq!(verdict.soon, Some(MIN_INTERVAL));
+}
+
+#[test]
+fn a_fork_bomb_ends_before_a_program_that_is_newer() {
+    let mut programs = vec![process(30, 20), process(99, 21)];
+    programs.extend((31..60).map(|pid| process(pid, pid - 1)));
+    let bomb = family_of(&programs, &[]);
+    assert_eq!(bomb.surplus(20), [End::Program { pid: 30, parent: 20 }]);
+    // A worker that forks by itself ends with its children.
+    let programs: Vec<_> = (30..60).map(|pid| process(pid, 20)).collect();
+    assert_eq!(family_of(&programs, &[]).surplus(20), [End::Worker(20)]);
+    // Workers alone are as many as the document says.
+    assert_eq!(family_of(&[], &[]).surplus(2), []);
+    let mut threads = process(30, 20);
+    threads.threads = 50;
+    assert_eq!(family_of(&[threads], &[]).surplus(20), [End::Program { pid: 30, parent: 20 }]);
+}
+
+#[test]
+fn a_figure_that_grows_is_counted_sooner() {
+    let (mut last, now) = (None, Instant::now());
+    assert_eq!(until(&mut last, 10, 100, now), None);
+    let second = now + Duration::from_secs(1);
+    assert_eq!(until(&mut last, 40, 100, second), Some(Duration::from_secs(1)));
+    assert_eq!(until(&mut last, 40, 100, second + Duration::from_secs(1)), None);
+    assert_eq!(until(&mut last, 99, 100, second + Duration::from_secs(2)), Some(MIN_INTERVAL));
+    assert_eq!(until(&mut last, 200, 100, second + Duration::from_secs(3)), Some(MIN_INTERVAL));
+}
+
+#[test]
+fn who_computes_more_than_its_share_comes_after_others() {
+    let (mut state, begun) = (State::default(), Instant::now());
+    let mut at = |seconds: u64, ticks| {
+        state.change_of_priority(ticks, 500, begun + Duration::from_secs(seconds))
+    };
+    assert_eq!(at(0, 1000), None);
+    assert_eq!(at(1, 1050), None, "half a processor");
+    assert_eq!(at(2, 1151), Some(true));
+    assert_eq!(at(3, 1250), None, "it goes on");
+    assert_eq!(at(4, 1280), Some(false));
+}
+
+#[test]
+fn lines_of_the_log_are_few() {
+    let (mut state, now) = (State::default(), Instant::now());
+    let said = [0, 1, 2, 11].map(|after| state.may_log(now + Duration::from_secs(after)));
+    assert_eq!(said, [Some(0), None, None, Some(2)]);
+}
+
+#[test]
+fn processes_that_claim_to_be_their_own_parents_end_the_search() {
+    let mut odd = process(30, 30);
+    odd.parent = 20;
+    let found = family_of(&[odd, process(31, 31)], &[]);
+    assert_eq!(found.all().collect::<Vec<_>>(), [10, 20, 21, 30]);
+}

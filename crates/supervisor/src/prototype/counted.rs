@@ -1,0 +1,59 @@
+//! Ends processes of an application that uses more than its limits, see
+//! [`counting`](crate::counting).
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use howdah_sys::pidfd::PidFd;
+use howdah_sys::{process_tree, signals};
+use howdah_wire::messages::Exit;
+use howdah_wire::queue::WorkerId;
+
+use super::application::Application;
+use crate::counting::{End, Known};
+
+impl Application {
+    /// Returns true if limits of the application are counted, and it has processes that can be
+    /// ended.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.plan.is_exact() && (!self.is_idle() || self.counting.has_programs)
+    }
+
+    /// Returns the processes that are known.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            prototype: self.pid,
+            template: self.template,
+            workers: self.workers.processes().map(|(_, process)| process.pid).collect(),
+            ending: self.ending_processes.pids().collect(),
+        }
+    }
+
+    /// Ends a process with all below it.
+    pub(crate) fn end_counted(&mut self, end: End, is_for_memory: bool, now: Instant) {
+        match end {
+            End::Worker(pid) => {
+                let mut all = self.workers.processes();
+                let Some((worker, _)) = all.find(|(_, process)| process.pid == pid) else { return };
+                drop(all);
+                if is_for_memory {
+                    self.over_limit.insert(worker);
+                }
+                self.kill(worker, signals::SIGKILL, now);
+            }
+            End::Program { pid, parent } => {
+                let Ok(process) = PidFd::open(pid) else { return };
+                // The process of the descriptor had this id while its parent was read, or has ended.
+                if process_tree::parent_of(pid) == Some(parent) {
+                    self.ending_processes.add(pid, Rc::new(process), now);
+                }
+            }
+        }
+    }
+
+    /// Returns how a worker ended.
+    pub(crate) fn exit_of_worker(&mut self, worker: WorkerId, exit: Exit) -> Exit {
+        let is_over = self.over_limit.remove(&worker) && exit == Exit::Signal(9);
+        if is_over { Exit::OverLimit } else { exit }
+    }
+}
