@@ -227,7 +227,6 @@ fn try_application(
     start: &mut KnownStart,
 ) -> Result<(), Problem> {
     let Requirements { executable, identity } = prototype::requirements(options, spec)?;
-    resources::check(spec)?;
 
     fn failed(error: impl Into<io::Error>) -> Problem {
         Problem::of(format_args!("cannot start a process: {}", error.into()))

@@ -16,7 +16,8 @@ pub(crate) struct Requirements {
     pub(crate) identity: Identity,
 }
 
-/// Looks up the program and the user of an application.
+/// Looks up the program and the user of an application, and whether its control group can have
+/// what it asks for.
 pub(crate) fn requirements(
     options: &Options,
     spec: &ApplicationSpec,
@@ -28,6 +29,7 @@ pub(crate) fn requirements(
     })?;
     let executable = program.file.clone();
     let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
+    resources::check(spec)?;
     Ok(Requirements { executable, identity })
 }
 
@@ -35,7 +37,6 @@ pub(crate) fn requirements(
 /// roots need not exist: deployments make them later. Error: the reason why it cannot.
 pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(), Problem> {
     requirements(options, spec)?;
-    resources::check(spec)?;
     match &spec.isolation.rootfs {
         Some(rootfs) => rootfs::check(rootfs, &[]),
         None => Ok(()),
