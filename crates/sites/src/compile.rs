@@ -264,11 +264,7 @@ fn application_of(
     let mut set = |path: &[&str], key: &[&str], value: Value| {
         let part: Vec<_> = ["applications", name].iter().chain(path).copied().collect();
         parts.place(&part, key);
-        if let [first] = path {
-            application[*first] = value;
-        } else if let [first, second] = path {
-            application[*first][*second] = value;
-        }
+        *path.iter().fold(&mut application, |object, key| &mut object[*key]) = value;
     };
     let mut note = None;
     if let Some(version) = site.php.version {
@@ -297,6 +293,16 @@ fn application_of(
     }
     if let Some(limit) = site.limits.mail {
         set(&["smtp", "limit"], &["limits", "mail"], json!(limit));
+    }
+    let limits = &site.limits;
+    for (key, value) in [
+        ("memory", limits.memory.map(Value::from)),
+        ("cpu", limits.cpu.map(Value::from)),
+        ("processes", limits.processes.map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            set(&["isolation", "limits", key], &["limits", key], value);
+        }
     }
     for (variable, value) in &site.environment {
         let value = match value {

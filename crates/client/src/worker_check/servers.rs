@@ -181,10 +181,12 @@ pub(super) fn documents(
     if let Some(copy) = copy.as_object_mut() {
         copy.remove("access_log");
     }
-    // The processes of a control group end with the copy: not those of the running server.
+    // The processes of a control group end with the copy: not those of the running server. A group
+    // of limits has the name of its application.
     for application in copy["applications"].as_object_mut().into_iter().flat_map(Map::values_mut) {
         if let Some(isolation) = application.get_mut("isolation").and_then(Value::as_object_mut) {
             isolation.remove("cgroup");
+            isolation.remove("limits");
         }
     }
     let application = &mut copy["applications"][name];

@@ -155,7 +155,7 @@ fn keys_of_php_are_those_of_the_application() {
             "processes": {"max": 7},
         },
         "environment": {"A": "b", "SECRET": {"file": "/secret"}},
-        "limits": {"mail": 50},
+        "limits": {"mail": 50, "memory": "128M", "cpu": 0.5, "processes": 20},
     }));
     let application = &document["applications"]["a"];
     for (key, value) in [
@@ -166,11 +166,11 @@ fn keys_of_php_are_those_of_the_application() {
         ("group", json!("root")),
         ("environment", json!({"A": "b", "SECRET": "s3cret"})),
         ("smtp", json!({"limit": 50})),
+        ("isolation", json!({"limits": {"memory": 134_217_728, "cpu": 0.5, "processes": 20}})),
     ] {
         assert_eq!(application[key], value, "{key}");
     }
-    // The permissions of its user restrict it.
-    assert_eq!(application.get("isolation"), None);
+    // The permissions of its user restrict it, and no sandbox.
 }
 
 #[test]
