@@ -90,8 +90,17 @@ pub(crate) struct State {
     pub(crate) is_lowered: bool,
     /// Processes other than the prototype and the workers were there.
     pub(crate) has_programs: bool,
-    next_line: Option<Instant>,
-    unsaid: u32,
+    /// Lines of the log about processes, and about memory.
+    lines: [Lines; 2],
+}
+
+/// Lines of the log about one kind of limit.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Time from which on there may be another one.
+    next: Option<Instant>,
+    /// Number of those that were left out since the last one.
+    left_out: u32,
 }
 
 /// The result of a count.
@@ -333,13 +342,14 @@ impl State {
     }
 
     /// Returns the number of lines that were left out if another one may be logged.
-    pub(crate) fn may_log(&mut self, now: Instant) -> Option<u32> {
-        if self.next_line.is_some_and(|next| now < next) {
-            self.unsaid = self.unsaid.saturating_add(1);
+    pub(crate) fn may_log(&mut self, is_for_memory: bool, now: Instant) -> Option<u32> {
+        let lines = &mut self.lines[usize::from(is_for_memory)];
+        if lines.next.is_some_and(|next| now < next) {
+            lines.left_out = lines.left_out.saturating_add(1);
             return None;
         }
-        self.next_line = Some(now + LOG_INTERVAL);
-        Some(std::mem::take(&mut self.unsaid))
+        lines.next = Some(now + LOG_INTERVAL);
+        Some(std::mem::take(&mut lines.left_out))
     }
 }
 

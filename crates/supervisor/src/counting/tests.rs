@@ -122,8 +122,10 @@ fn who_computes_more_than_its_share_comes_after_others() {
 #[test]
 fn lines_of_the_log_are_few() {
     let (mut state, now) = (State::default(), Instant::now());
-    let said = [0, 1, 2, 11].map(|after| state.may_log(now + Duration::from_secs(after)));
-    assert_eq!(said, [Some(0), None, None, Some(2)]);
+    let mut at =
+        |after, is_for_memory| state.may_log(is_for_memory, now + Duration::from_secs(after));
+    assert_eq!([0, 1, 2, 11].map(|after| at(after, true)), [Some(0), None, None, Some(2)]);
+    assert_eq!([1, 2].map(|after| at(after, false)), [Some(0), None], "of another limit");
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Tree {
             app.end_counted(*end, is_for_memory, now);
         }
         if !ends.is_empty()
-            && let Some(unsaid) = app.counting.may_log(now)
+            && let Some(unsaid) = app.counting.may_log(is_for_memory, now)
         {
             let more = match unsaid {
                 0 => String::new(),
