@@ -83,11 +83,14 @@ def install(root, programs, php):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         file.chmod(mode)
-    for program, place in (("howdah", "usr/bin/howdah"), ("howdah-sendmail", "usr/lib/howdah/howdah-sendmail"),
-                           ("howdah-php", f"usr/lib/howdah/howdah-php{php}")):
-        if (programs / program).exists():
-            (root / place).parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["strip", "-o", root / place, programs / program], check=True)
+    # tools/build.sh names the program after the version of PHP, Cargo does not.
+    own_php = programs / f"howdah-php{php}"
+    for program, place in ((programs / "howdah", "usr/bin/howdah"),
+                           (programs / "howdah-sendmail", "usr/lib/howdah/howdah-sendmail"),
+                           (own_php if own_php.exists() else programs / "howdah-php",
+                            f"usr/lib/howdah/howdah-php{php}")):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["strip", "-o", root / place, program], check=True)
     subprocess.run([HERE / "systemd/install", root / "usr/lib/systemd/system"], check=True)
     for kind in ("sysusers", "tmpfiles"):
         put(f"usr/lib/{kind}.d/howdah.conf", (HERE / f"debian/howdah.{kind}").read_text())
@@ -125,7 +128,7 @@ def boot(root, directory, accelerator):
     disk, console = directory / "disk", directory / "console"
     kernel, = sorted((root / "boot").glob("vmlinuz-*"))[-1:]
     initrd, = sorted((root / "boot").glob("initrd.img-*"))[-1:]
-    command = ["qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-m", "1024", "-smp", "2", "-nographic",
+    command = ["nice", "qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-m", "1024", "-nographic",
                "-nodefaults", "-kernel", kernel, "-initrd", initrd, "-append",
                "root=/dev/vda rw console=ttyS0 systemd.show_status=no",
                "-drive", f"file={disk},if=virtio,format=raw", "-serial", f"file:{console}"]

@@ -71,7 +71,7 @@ pub(crate) static ISOLATION: Shape = Shape {
         .default("none")
         .details(
             "By a control group, or approximately where there is none, see \
-             [Resources](../hosting.md#limits-of-a-site)",
+             [Limits of a site](../hosting.md#limits-of-a-site)",
         ),
         Key::new(
             "sandbox",

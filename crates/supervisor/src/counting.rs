@@ -3,7 +3,8 @@
 //!
 //! The processes of an application are its prototype and all that descend from it: the prototype
 //! adopts those whose parents have ended. All figures are the kernel's. Memory that workers share
-//! with the prototype since their fork counts once, so does shared memory such as OPcache's.
+//! with the prototype since their fork counts once, so does shared memory of workers such as
+//! OPcache's. Shared memory of programs counts for each: they could share it with nobody.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ pub(crate) struct Processes {
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     members: Vec<Member>,
-    /// The most shared memory that a process uses, in bytes.
+    /// The most shared memory that a worker, the template or the prototype uses, in bytes.
     shared: u64,
 }
 
@@ -77,7 +78,7 @@ pub(crate) enum End {
     /// A worker, with its request.
     Worker(u32),
     /// A program that a script has started, or what is left of it.
-    Program { pid: u32, parent: u32 },
+    Program { pid: u32, started: u64 },
 }
 
 /// What is known of an application from one count to the next.
@@ -88,8 +89,8 @@ pub(crate) struct State {
     ticks: Option<(Instant, u64)>,
     /// Its workers and programs have a lower priority.
     pub(crate) is_lowered: bool,
-    /// Processes other than the prototype and the workers were there.
-    pub(crate) has_programs: bool,
+    /// The last count found a worker, which may have left programs since then, or a program.
+    pub(crate) is_active: bool,
     /// Lines of the log about processes, and about memory.
     lines: [Lines; 2],
 }
@@ -182,16 +183,13 @@ impl Family {
                     memory.anonymous
                 }
                 Role::Template | Role::Worker => memory.anonymous.saturating_sub(base),
-                Role::Program => memory.anonymous,
+                Role::Program => memory.anonymous.saturating_add(memory.shared),
             };
             member.bytes = own.saturating_add(memory.swapped);
-            self.shared = self.shared.max(memory.shared);
+            if member.role != Role::Program {
+                self.shared = self.shared.max(memory.shared);
+            }
         }
-    }
-
-    /// Returns true if there are processes that are no prototype, template or worker.
-    pub(crate) fn has_programs(&self) -> bool {
-        self.members.iter().any(|member| member.role == Role::Program)
     }
 
     /// Returns the process ids of workers and programs.
@@ -222,7 +220,7 @@ impl Family {
         let member = self.members.iter().find(|member| member.usage.pid == pid)?;
         match member.role {
             Role::Worker => Some(End::Worker(pid)),
-            Role::Program => Some(End::Program { pid, parent: member.usage.parent }),
+            Role::Program => Some(End::Program { pid, started: member.usage.started }),
             Role::Prototype | Role::Template => None,
         }
     }
@@ -282,7 +280,7 @@ impl State {
         limits: &ResourceLimits,
         now: Instant,
     ) -> Verdict {
-        self.has_programs = family.has_programs();
+        self.is_active = family.changeable().next().is_some();
         let mut verdict = Verdict::default();
         if let Some(limit) = limits.memory {
             let used = family.bytes();

@@ -1,6 +1,7 @@
 //! How the limits of all processes of an application are kept: by its control group where the
 //! system has one with the controllers, otherwise by counting.
 
+use howdah_sys::process::Resource;
 use howdah_wire::messages::{ApplicationSpec, Problem, ResourceLimits};
 
 use crate::control_groups::{Hierarchy, NONE, SWAP, Settings};
@@ -15,6 +16,9 @@ pub(crate) struct Plan {
     /// The limits that are counted.
     pub(crate) counted: ResourceLimits,
 }
+
+/// Memory in bytes that a process can have reserved beyond the limit of the application.
+const MIN_RESERVE: u64 = 64 << 20;
 
 /// A limit of `isolation/limits` that is kept by counting.
 struct Approximate {
@@ -37,6 +41,38 @@ impl Plan {
     pub(crate) fn is_exact(&self) -> bool {
         let ResourceLimits { memory, cpu, processes, .. } = &self.counted;
         memory.is_none() && cpu.is_none() && processes.is_none()
+    }
+
+    /// Returns limits of the kernel for each process, which keep it from exceeding those that are
+    /// counted by much before they are counted, unless the document has others. `processes` is the
+    /// maximum of the user's.
+    pub(crate) fn guards(
+        &self,
+        spec: &ApplicationSpec,
+        processes: Option<u64>,
+    ) -> Vec<(Resource, u64)> {
+        let is_set = |name: &str| spec.rlimits.iter().any(|(set, _)| set == name);
+        let memory = self.counted.memory.filter(|_| !is_set("data"));
+        let memory = memory.map(|bytes| bytes.saturating_mul(2).max(bytes + MIN_RESERVE));
+        let processes = self.counted.processes.filter(|_| !is_set("nproc")).and(processes);
+        let guards = [(Resource::Data, memory), (Resource::Nproc, processes)];
+        guards.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))).collect()
+    }
+
+    /// Returns the specification with which a prototype is started: it sets the
+    /// [`guards`](Plan::guards) by itself, as the limits of a process of another user take a
+    /// capability that containers do not have.
+    pub(crate) fn guarded(
+        &self,
+        spec: &ApplicationSpec,
+        processes: Option<u64>,
+    ) -> ApplicationSpec {
+        let mut spec = spec.clone();
+        for (resource, limit) in self.guards(&spec, processes) {
+            let name = if resource == Resource::Data { "data" } else { "nproc" };
+            spec.rlimits.push((name.to_owned(), Some(limit)));
+        }
+        spec
     }
 
     fn within(spec: &ApplicationSpec, hierarchy: Option<&Hierarchy>) -> (Plan, Vec<Approximate>) {
@@ -169,6 +205,19 @@ mod tests {
         assert_eq!(approximate.len(), 3);
         assert_eq!(Plan::within(&ApplicationSpec::new("shop"), None).0, Plan::default());
         assert!(Plan::default().is_exact());
+    }
+
+    #[test]
+    fn a_prototype_gets_limits_of_the_kernel_unless_the_document_has_others() {
+        let rlimits = |spec: &ApplicationSpec, processes| {
+            Plan::counting(spec).guarded(spec, processes).rlimits
+        };
+        let pair = |name: &str, limit| (name.to_owned(), Some(limit));
+        let mut spec = spec();
+        assert_eq!(rlimits(&spec, Some(72)), [pair("data", 1 << 28), pair("nproc", 72)]);
+        spec.rlimits = vec![pair("data", 5)];
+        assert_eq!(rlimits(&spec, None), [pair("data", 5)]);
+        assert_eq!(Plan::default().guarded(&spec, Some(72)), spec);
     }
 
     #[test]

@@ -306,7 +306,7 @@ fn is_stop(state: u8) -> bool {
 
 /// Returns the number of threads in the text of `/proc/PID/stat`. A process whose first thread has
 /// ended is shown like one that has ended, but has others.
-fn thread_count(stat: &str) -> u32 {
+pub(crate) fn thread_count(stat: &str) -> u32 {
     let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
     fields.and_then(|mut fields| fields.nth(17)?.parse().ok()).unwrap_or(0)
 }
@@ -433,6 +433,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             tree = Snapshot::take().unwrap().tree(python.id());
         }
+        let usage = crate::process_usage::ProcessUsage::of(python.id()).unwrap();
+        assert_eq!(usage.threads, 2);
+        let memory = crate::process_usage::ProcessMemory::of(python.id()).unwrap();
+        assert!(memory.anonymous > 0, "{memory:?}");
         kill(python.id());
         python.wait().unwrap();
         wait_for_end(&tree);

@@ -5,6 +5,10 @@ use std::{fs, io};
 use rustix::process::{Pid, Rlimit};
 
 use crate::process::{Resource, read_proc_file};
+use crate::process_tree::thread_count;
+
+/// Maximum number of threads of a process whose files are tried for its memory.
+const MAX_THREADS_READ: usize = 16;
 
 /// A running process and what it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,28 +44,32 @@ pub fn all() -> io::Result<Vec<ProcessUsage>> {
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        all.extend(
-            read_proc_file(pid, "stat").ok().and_then(|stat| ProcessUsage::parse(pid, &stat)),
-        );
+        all.extend(ProcessUsage::of(pid));
     }
     Ok(all)
 }
 
 impl ProcessUsage {
+    /// Reads a process; `None` if it has ended, or /proc does not show it.
+    pub fn of(pid: u32) -> Option<ProcessUsage> {
+        ProcessUsage::parse(pid, &read_proc_file(pid, "stat").ok()?)
+    }
+
     /// Parses the text of `/proc/PID/stat`; `None` for a process that has ended. The name of the
     /// program, in parentheses, may contain any characters.
     fn parse(pid: u32, stat: &str) -> Option<ProcessUsage> {
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        if matches!(*fields.first()?, "Z" | "X") {
+        let threads = thread_count(stat);
+        if matches!(*fields.first()?, "Z" | "X") && threads <= 1 {
             return None;
         }
         let ticks = [11, 12, 13, 14].map(number).into_iter().flatten();
         Some(ProcessUsage {
             pid,
             parent: fields.get(1)?.parse().ok()?,
-            threads: number(17)?.try_into().ok()?,
+            threads,
             ticks: ticks.fold(0, u64::saturating_add),
             started: number(19)?,
         })
@@ -71,7 +79,15 @@ impl ProcessUsage {
 impl ProcessMemory {
     /// Reads the memory of a process; `None` if it has ended, or the kernel has no figures.
     pub fn of(pid: u32) -> Option<ProcessMemory> {
-        ProcessMemory::parse(&read_proc_file(pid, "status").ok()?)
+        let of = |file: &str| ProcessMemory::parse(&read_proc_file(pid, file).ok()?);
+        of("status").or_else(|| {
+            // The first thread has no memory any more if it has ended before the others.
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+            let mut files = threads
+                .take(MAX_THREADS_READ)
+                .filter_map(|entry| Some(format!("task/{}/status", entry.file_name().to_str()?)));
+            files.find_map(|file| of(&file))
+        })
     }
 
     fn parse(status: &str) -> Option<ProcessMemory> {
@@ -121,7 +137,9 @@ mod tests {
             let parsed = ProcessUsage::parse(7, &format!("7 ({name}) {rest}"));
             assert_eq!(parsed, Some(expected));
         }
-        assert_eq!(ProcessUsage::parse(7, &format!("7 (php) Z{}", &rest[1..])), None);
+        let dead = |threads: &str| format!("7 (php) Z{}", rest[1..].replace("0 2 0", threads));
+        assert_eq!(ProcessUsage::parse(7, &dead("0 1 0")), None);
+        assert_eq!(ProcessUsage::parse(7, &dead("0 2 0")), Some(expected), "others go on");
         assert_eq!(ProcessUsage::parse(7, "7 (php) S 3 7"), None);
         let status = "VmRSS:\t  300 kB\nRssAnon:\t 100 kB\nRssShmem:\t 50 kB\nVmSwap:\t 7 kB\n";
         let memory = ProcessMemory { anonymous: 102_400, shared: 51_200, swapped: 7168 };
@@ -136,7 +154,7 @@ mod tests {
         let found = all.iter().find(|process| process.pid == own).unwrap();
         assert!(found.threads > 0 && found.started > 0, "{found:?}");
         assert!(ProcessMemory::of(own).unwrap().anonymous > 0);
-        assert_eq!(ProcessMemory::of(u32::MAX), None);
+        assert_eq!((ProcessMemory::of(u32::MAX), ProcessUsage::of(u32::MAX)), (None, None));
     }
 
     #[test]

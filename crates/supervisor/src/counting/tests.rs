@@ -56,12 +56,36 @@ fn what_is_being_ended_does_not_count_and_a_program_of_nobody_ends() {
     family.measure(|pid| if pid == 41 { memory(90) } else { memory(10) });
     assert_eq!(family.bytes(), (10 + 10 + 90) * MIB, "neither 20 nor 30");
     let verdict = State::default().count(&family, &allow(Some(100), None), Instant::now());
-    assert_eq!(verdict.ends, [End::Program { pid: 40, parent: 10 }]);
+    assert_eq!(verdict.ends, [End::Program { pid: 40, started: 40 }]);
     // The prototype alone cannot be ended.
     let mut alone = family_of(&[], &[20, 21]);
     alone.measure(|_| memory(300));
     let verdict = State::default().count(&alone, &allow(Some(100), None), Instant::now());
     assert_eq!(verdict.ends, []);
+}
+
+#[test]
+fn shared_memory_of_programs_counts_for_each() {
+    let mut family = family_of(&[process(30, 20), process(40, 10)], &[]);
+    family.measure(|_| Some(ProcessMemory { shared: 50 * MIB, ..ProcessMemory::default() }));
+    assert_eq!(family.bytes(), 150 * MIB);
+    let verdict = State::default().count(&family, &allow(Some(149), None), Instant::now());
+    assert_eq!(verdict.ends.len(), 1);
+}
+
+#[test]
+fn what_a_worker_may_leave_is_counted_after_its_end() {
+    let (mut state, limits) = (State::default(), allow(None, Some(20)));
+    state.count(&family_of(&[], &[]), &limits, Instant::now());
+    assert!(state.is_active, "there are workers");
+    let known = Known { prototype: 10, ..Known::default() };
+    let mut after = |all| {
+        let family = Family::of(&known, &Processes::new(all, &HashSet::from([10])));
+        state.count(&family, &limits, Instant::now());
+        state.is_active
+    };
+    assert!(after(vec![process(10, 1), process(30, 10)]), "a program is left");
+    assert!(!after(vec![process(10, 1)]));
 }
 
 #[test]
@@ -71,7 +95,7 @@ fn the_newest_programs_end_if_there_are_too_many_processes() {
     let verdict = State::default().count(&family, &allow(None, Some(9)), Instant::now());
     assert_eq!(verdict, Verdict::default(), "nine are allowed");
     let verdict = State::default().count(&family, &allow(None, Some(7)), Instant::now());
-    let program = |pid| End::Program { pid, parent: 20 };
+    let program = |pid: u32| End::Program { pid, started: u64::from(pid) };
     assert_eq!(verdict.ends, [program(35), program(34)]);
     let reason = "it has 9 processes and threads, and isolation/limits/processes allows 7: \
                   program 35 and 1 more are ended";
@@ -84,7 +108,7 @@ fn a_fork_bomb_ends_before_a_program_that_is_newer() {
     let mut programs = vec![process(30, 20), process(99, 21)];
     programs.extend((31..60).map(|pid| process(pid, pid - 1)));
     let bomb = family_of(&programs, &[]);
-    assert_eq!(bomb.surplus(20), [End::Program { pid: 30, parent: 20 }]);
+    assert_eq!(bomb.surplus(20), [End::Program { pid: 30, started: 30 }]);
     // A worker that forks by itself ends with its children.
     let programs: Vec<_> = (30..60).map(|pid| process(pid, 20)).collect();
     assert_eq!(family_of(&programs, &[]).surplus(20), [End::Worker(20)]);
@@ -92,7 +116,7 @@ fn a_fork_bomb_ends_before_a_program_that_is_newer() {
     assert_eq!(family_of(&[], &[]).surplus(2), []);
     let mut threads = process(30, 20);
     threads.threads = 50;
-    assert_eq!(family_of(&[threads], &[]).surplus(20), [End::Program { pid: 30, parent: 20 }]);
+    assert_eq!(family_of(&[threads], &[]).surplus(20), [End::Program { pid: 30, started: 30 }]);
 }
 
 #[test]

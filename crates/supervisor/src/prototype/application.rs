@@ -199,10 +199,11 @@ pub(super) enum Stage {
 }
 
 impl Application {
-    /// Starts an application's prototype.
+    /// Starts an application's prototype. `processes` is the maximum of its user's processes.
     pub(crate) fn start(
         options: &Options,
         spec: &ApplicationSpec,
+        processes: Option<u64>,
         descriptors: &[OwnedFd],
         groups: &mut ControlGroups,
     ) -> Result<Self, Problem> {
@@ -210,8 +211,10 @@ impl Application {
         let start = || -> io::Result<Self> {
             let (connection, ends) = Connection::new(options, &identity)?;
             let Ends { socket, reports, output, mail } = ends;
+            let mut plan = Plan::of(spec);
+            let guarded = plan.guarded(spec, processes);
             let launch = Launch {
-                spec,
+                spec: &guarded,
                 identity: &identity,
                 executable,
                 socket,
@@ -219,18 +222,19 @@ impl Application {
                 output,
                 dry_run: None,
             };
-            let mut plan = Plan::of(spec);
             let pid = launch.start(&mut plan, groups)?;
-            connection.introduce(&hello(options, spec, None), descriptors, &mail)?;
+            connection.introduce(&hello(options, &guarded, None), descriptors, &mail)?;
             Ok(connection.application(spec, &identity, pid, plan, groups))
         };
         start().map_err(unstartable)
     }
 
-    /// Lets a zygote fork an application's prototype.
+    /// Lets a zygote fork an application's prototype. `processes` is the maximum of its user's
+    /// processes.
     pub(crate) fn fork(
         options: &Options,
         spec: &ApplicationSpec,
+        processes: Option<u64>,
         descriptors: &[OwnedFd],
         groups: &mut ControlGroups,
         zygote: &mut Zygote,
@@ -246,7 +250,8 @@ impl Application {
         let admitted = launch::enter_control_group(spec, &mut plan, pid, groups);
         // The prototype begins with the first message, so it is in its group before it does
         // anything.
-        let hello = hello(options, spec, identity.process_user());
+        let guarded = plan.guarded(spec, processes);
+        let hello = hello(options, &guarded, identity.process_user());
         let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors, &mail));
         match introduced {
             Ok(()) => {

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use howdah_sys::pidfd::PidFd;
-use howdah_sys::{process_tree, signals};
+use howdah_sys::process_usage::ProcessUsage;
+use howdah_sys::signals;
 use howdah_wire::messages::Exit;
 use howdah_wire::queue::WorkerId;
 
@@ -13,10 +14,10 @@ use super::application::Application;
 use crate::counting::{End, Known};
 
 impl Application {
-    /// Returns true if limits of the application are counted, and it has processes that can be
-    /// ended.
+    /// Returns true if limits of the application are counted, and it may have processes that can
+    /// be ended.
     pub(crate) fn is_counted(&self) -> bool {
-        !self.plan.is_exact() && (!self.is_idle() || self.counting.has_programs)
+        !self.plan.is_exact() && (!self.is_idle() || self.counting.is_active)
     }
 
     /// Returns the processes that are known.
@@ -41,10 +42,10 @@ impl Application {
                 }
                 self.kill(worker, signals::SIGKILL, now);
             }
-            End::Program { pid, parent } => {
+            End::Program { pid, started } => {
                 let Ok(process) = PidFd::open(pid) else { return };
-                // The process of the descriptor had this id while its parent was read, or has ended.
-                if process_tree::parent_of(pid) == Some(parent) {
+                // The process of the descriptor had this id while the time was read, or has ended.
+                if ProcessUsage::of(pid).is_some_and(|usage| usage.started == started) {
                     self.ending_processes.add(pid, Rc::new(process), now);
                 }
             }

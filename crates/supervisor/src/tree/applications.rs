@@ -71,6 +71,7 @@ impl Tree {
     ) {
         let id = self.id(number);
         let kind = self.start_kind(&spec, Instant::now());
+        let processes = self.processes_of_user(&spec);
         let (options, groups) = (&self.options, &mut self.control_groups);
         let zygote = match kind {
             StartKind::Wait(start) => return self.wait_for_zygote(start, id, spec, descriptors),
@@ -78,9 +79,9 @@ impl Tree {
             StartKind::Execute => None,
         };
         let started = match zygote {
-            None => Application::start(options, &spec, &descriptors, groups),
+            None => Application::start(options, &spec, processes, &descriptors, groups),
             Some((start, zygote)) => {
-                match Application::fork(options, &spec, &descriptors, groups, zygote) {
+                match Application::fork(options, &spec, processes, &descriptors, groups, zygote) {
                     Err(NotForked::Zygote(ForkFailure::Outdated)) => {
                         self.renew_zygote(&start);
                         return self.start_application(number, spec, descriptors);
@@ -103,7 +104,6 @@ impl Tree {
                     output.begin_start(self.failed_starts.take(&application.name, Instant::now()));
                 }
                 self.applications.insert(id, application);
-                self.guard(id, std::iter::empty());
             }
             Err(problem) => {
                 self.send_to_router(&FromSupervisor::Ended { application: number, problem }, &[]);

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
-use howdah_sys::process::Resource;
 use howdah_sys::process_usage::{self, ProcessMemory};
 use howdah_wire::messages::ApplicationSpec;
 
@@ -28,9 +27,6 @@ const NEAR_PART: u32 = 3;
 
 /// Nice value of an application that computes more than its share.
 const LOW_PRIORITY: i32 = 19;
-
-/// Memory in bytes that a process can have reserved beyond the limit of the application.
-const MIN_RESERVE: u64 = 64 << 20;
 
 /// Processes that a user can have beyond twice the limits of its applications, such as its own.
 const MORE_PROCESSES: u64 = 32;
@@ -122,28 +118,23 @@ impl Tree {
         soon
     }
 
-    /// Gives a process that has just been started, and what it starts, limits of the kernel that
-    /// keep it from exceeding those of its application by much before they are counted.
+    /// Gives the prototype of an application, other processes of it, and what these start, the
+    /// limits of the kernel that belong to those that are counted.
     pub(super) fn guard(&self, id: Id, also: impl Iterator<Item = u32>) {
         let Some(app) = self.applications.get(&id) else { return };
         let Some(spec) = app.spec() else { return };
-        let is_set = |name: &str| spec.rlimits.iter().any(|(set, _)| set == name);
-        let counted = &app.plan.counted;
-        let memory = counted.memory.filter(|_| !is_set("data"));
-        let memory = memory.map(|bytes| bytes.saturating_mul(2).max(bytes + MIN_RESERVE));
-        let processes = counted.processes.filter(|_| !is_set("nproc"));
-        let processes = processes.and_then(|_| self.processes_of_user(spec));
+        let guards = app.plan.guards(spec, self.processes_of_user(spec));
         for pid in also.chain([app.pid]) {
-            // Without root a limit cannot be raised; the count keeps the new one all the same.
-            for (resource, limit) in [(Resource::Data, memory), (Resource::Nproc, processes)] {
-                let _ = limit.map(|limit| process_usage::limit(pid, resource, limit));
+            // Without CAP_SYS_RESOURCE a limit stays; the count keeps the new one all the same.
+            for (resource, limit) in &guards {
+                let _ = process_usage::limit(pid, *resource, *limit);
             }
         }
     }
 
     /// Returns the maximum number of processes of the user of an application; `None` if others than
     /// its applications, or those without a limit, may have any number.
-    fn processes_of_user(&self, spec: &ApplicationSpec) -> Option<u64> {
+    pub(super) fn processes_of_user(&self, spec: &ApplicationSpec) -> Option<u64> {
         let is_shared = |user: &str| {
             user == "root" || self.options.user.as_ref().is_some_and(|own| own.name == user)
         };
@@ -152,7 +143,8 @@ impl Tree {
             return None; // it counts for itself there
         }
         let all = self.changes.current.grants.applications.values();
-        let of_user = all.filter(|other| other.user.as_deref() == Some(user));
+        let others = all.filter(|other| other.name != spec.name);
+        let of_user = others.filter(|other| other.user.as_deref() == Some(user));
         let sum = of_user
             .map(|other| other.isolation.limits.as_ref()?.processes)
             .try_fold(u64::from(spec.isolation.limits.as_ref()?.processes?), |sum, limit| {
@@ -193,6 +185,13 @@ impl Tree {
                 self.guard(id, family.all());
                 self.count_soon(id, Instant::now());
             }
+        }
+        // The maximum number of processes of a user depends on all of its applications.
+        let counted =
+            self.applications.iter().filter(|(_, app)| app.plan.counted.processes.is_some());
+        let counted: Vec<_> = counted.map(|(id, app)| (*id, app.known())).collect();
+        for (id, known) in counted {
+            self.guard(id, known.workers.into_iter().chain(known.template));
         }
     }
 }
