@@ -38,6 +38,7 @@ impl Ends {
             Exit::Status(_) => "error_status".to_owned(),
             Exit::Signal(signal) => format!("signal_{signal}"),
             Exit::OutOfMemory => "out_of_memory".to_owned(),
+            Exit::OverLimit => "over_limit".to_owned(),
         };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.all.entry(reason.clone()).or_default() += 1;
@@ -109,14 +110,20 @@ mod tests {
             (Exit::Signal(9), true),
             (Exit::Signal(11), false),
             (Exit::OutOfMemory, false),
+            (Exit::OverLimit, false),
             (Exit::Status(255), false),
         ] {
             ends.count(exit, is_late, now);
         }
         let counts: Vec<_> = ends.counts();
         let counts: Vec<_> = counts.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-        let expected =
-            [("error_status", 1), ("out_of_memory", 1), ("signal_11", 2), ("time_limit", 1)];
+        let expected = [
+            ("error_status", 1),
+            ("out_of_memory", 1),
+            ("over_limit", 1),
+            ("signal_11", 2),
+            ("time_limit", 1),
+        ];
         assert_eq!(counts, expected);
         assert_eq!(ends.timed_out(), 1);
         ends.count_restart(true);

@@ -114,7 +114,7 @@ impl PooledApplication {
     pub(super) fn take_resources(&mut self, snapshot: &Snapshot) {
         let mut all = snapshot.config.applications.iter();
         if let Some(new) = all.find(|new| new.name == self.config.name) {
-            self.config.isolation.clone_from(&new.isolation);
+            Arc::make_mut(&mut self.config).isolation.clone_from(&new.isolation);
             self.sizing.limit_to(self.config.max_workers());
         }
     }
