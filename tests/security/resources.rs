@@ -18,8 +18,29 @@ const HOG: &str =
     sleep(300); echo 'it was not ended';";
 
 /// Starts 60 programs, each of which begins and ends on its own.
-const STARTS: &str = "for ($i = 0; $i < 60; $i++) exec('setsid sleep 300 > /dev/null 2>&1 &');
+const STARTS: &str = "exec('for i in $(seq 60); do setsid sleep 300 > /dev/null 2>&1 & done');
     echo 'started';";
+
+/// Says whether scripts can fork.
+const HAS_PCNTL: &str = "if (isset($_GET['has']))
+    exit(function_exists('pcntl_fork') && function_exists('posix_kill') ? 'yes' : 'no');
+";
+
+/// Forks without end, in all processes that it becomes; gives up after 20 seconds.
+const FORKS: &str = "for ($end = time() + 20; time() < $end;) pcntl_fork(); echo 'not ended';";
+
+/// The same, but no process stays with its parent.
+const FORKS_TWICE: &str = "for ($end = time() + 20; time() < $end;) {
+        if (pcntl_fork() === 0 && pcntl_fork() > 0) posix_kill(getmypid(), SIGKILL);
+    } echo 'not ended';";
+
+/// Starts `bomb.sh`.
+const STARTS_BOMB: &str = "exec('setsid sh ' . __DIR__ . '/bomb.sh > /dev/null 2>&1 &');
+    echo 'started';";
+
+/// Starts itself twice, in sessions of their own, and ends, until the file `go` is removed.
+const BOMB: &str = "cd \"${0%/*}\"; [ -e go ] || exit
+    setsid sh \"$0\" & setsid sh \"$0\" &";
 
 /// Starts a program that goes on by itself.
 const HIDES: &str = "exec('command -v python3 || exit 127', $said, $status);
@@ -69,6 +90,14 @@ fn limits(server: &Server) -> Value {
     server.control("GET", "/status", "").succeeded()["php"]["hostile"]["limits"].clone()
 }
 
+/// Returns the process id of the prototype of an application.
+fn prototype_of(server: &Server, name: &str) -> u32 {
+    let is_prototype = |title: &str| title.contains(&format!("\"{name}\" p"));
+    eventually("it has started", || {
+        server.processes().into_iter().find(|one| is_prototype(&one.title)).map(|one| one.pid)
+    })
+}
+
 /// Returns true if the server counts; otherwise the test is skipped.
 fn counts(server: &Server) -> bool {
     let is_approximate = eventually("PHP is loaded", || limits(server)["approximate"].as_bool());
@@ -109,7 +138,7 @@ fn a_script_that_takes_all_memory_ends_and_others_are_answered() {
     let line = server.wait_for_log("isolation/limits/memory allows 128: worker ");
     let line = line.lines().find(|line| line.contains("allows 128")).unwrap();
     assert!(line.contains("application \"hostile\": its processes use "), "{line}");
-    server.wait_for_log("used more memory than isolation/limits/memory allows");
+    server.wait_for_log("the processes of its application exceeded isolation/limits");
     assert_eq!(server.get("/fine.php").text(), "fine");
     fs::write(server.site.root().join("hostile.php"), "<?php echo 'small';").unwrap();
     eventually("it goes on", || (server.get("/hostile.php").text() == "small").then_some(()));
@@ -124,8 +153,7 @@ fn programs_of_a_script_end_if_there_are_too_many() {
     }
     let response = beside(&server, || server.get("/hostile.php"));
     assert_eq!(response.text(), "started");
-    let prototype = server.processes().into_iter().find(|one| one.title.contains("\"hostile\" p"));
-    let prototype = prototype.unwrap().pid;
+    let prototype = prototype_of(&server, "hostile");
     let left = eventually("as many are left as are allowed", || {
         let left = processes::descendants(prototype).len() + 1;
         (left <= 20).then_some(left)
@@ -150,6 +178,63 @@ fn a_program_that_hides_its_memory_and_its_parent_ends() {
     server.wait_for_log("isolation/limits/memory allows 128: program ");
 }
 
+/// Runs a fork bomb, which `run` starts, until no process of it is left, while the other application
+/// is answered.
+fn bomb(script: &str, run: impl FnOnce(&Server)) {
+    let site = Site::script("hostile.php", &format!("{HAS_PCNTL}{script}"));
+    let Some((site, _)) = users::site_with_own_user(site) else { return };
+    // The kernel allows this user 72 processes, which bounds the bomb.
+    let hostile = json!({"user": users::NAME, "isolation": {"limits": {"processes": 20}}});
+    let server = two_sites(site, hostile);
+    if !counts(&server) {
+        return;
+    }
+    if script.contains("pcntl") && server.get("/hostile.php?has").text() == "no" {
+        return requirements::skipped("PHP has no pcntl or no posix");
+    }
+    fs::write(server.site.root().join("bomb.sh"), BOMB).unwrap();
+    fs::write(server.site.root().join("go"), "").unwrap();
+    let prototype = prototype_of(&server, "hostile");
+    beside(&server, || {
+        run(&server);
+        server.wait_for_log("isolation/limits/processes allows 20: ");
+        fs::write(server.site.root().join("hostile.php"), "<?php echo 'small';").unwrap();
+        eventually("it is answered", || {
+            (server.get("/hostile.php").text() == "small").then_some(())
+        });
+        eventually("only the prototype and two workers are left", || {
+            (processes::descendants(prototype).len() <= 3).then_some(())
+        });
+        let _ = fs::remove_file(server.site.root().join("go"));
+    });
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("limits/processes allows")).count();
+    assert!(lines <= 3, "{lines} in {log}");
+    // 16 MiB at once, and 128 KiB a second.
+    assert!(log.len() < 48 << 20, "{} bytes", log.len());
+}
+
+/// Requests a script whose worker must be ended.
+fn get_bomb(server: &Server) {
+    let response = server.get("/hostile.php");
+    assert!(response.status >= 500, "{response:?}");
+}
+
+#[test]
+fn a_script_that_forks_without_end_ends_with_all_its_processes() {
+    bomb(FORKS, get_bomb);
+}
+
+#[test]
+fn processes_that_leave_their_parents_without_end_all_end() {
+    bomb(FORKS_TWICE, get_bomb);
+}
+
+#[test]
+fn programs_that_start_each_other_in_sessions_of_their_own_end() {
+    bomb(STARTS_BOMB, |server| assert_eq!(server.get("/hostile.php").text(), "started"));
+}
+
 #[test]
 fn the_kernel_limits_the_processes_of_a_user_with_limits() {
     let site = Site::script("hostile.php", "echo 'fine';");
@@ -160,8 +245,8 @@ fn the_kernel_limits_the_processes_of_a_user_with_limits() {
         return;
     }
     assert_eq!(server.get("/hostile.php").text(), "fine");
-    let prototype = server.processes().into_iter().find(|one| one.title.contains("\"hostile\" p"));
-    let limits = fs::read_to_string(format!("/proc/{}/limits", prototype.unwrap().pid)).unwrap();
+    let prototype = prototype_of(&server, "hostile");
+    let limits = fs::read_to_string(format!("/proc/{prototype}/limits")).unwrap();
     let most = limits.lines().find(|line| line.starts_with("Max processes")).unwrap();
     assert!(most.contains(" 72 "), "twice the limit and 32: {most}");
 }
@@ -218,6 +303,21 @@ fn what_control_groups_cannot_keep_is_refused_before_the_first_request() {
     assert!(said.contains("isolation/cgroup/cpu_max: cannot be kept: "), "{said}");
     assert!(said.contains("limits") && said.contains("cpu"), "{said}");
     server.put(target, &json!({"limits": {"cpu": 0.5}}));
+    // A file that asks for it is refused, too, and the application goes on.
+    let file = server.site.root().with_file_name("config.json");
+    let mut read: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let before = prototype_of(&server, "site");
+    read["applications"]["site"]["isolation"]["cgroup"] = json!({"path": "site", "cpu_max": 0.5});
+    read["applications"]["hostile"]["isolation"] = json!({});
+    fs::write(&file, read.to_string()).unwrap();
+    let control = format!("unix:{}", server.site.control_socket().display());
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.args(["reload", "--control", &control]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("isolation/cgroup/cpu_max: cannot be kept: "), "{said}");
+    assert_eq!(server.get("/fine.php").text(), "fine");
+    assert_eq!(prototype_of(&server, "site"), before);
     // `howdah check` says the same, and what is kept approximately.
     let path = server.site.data().join("document.json");
     let mut document = server.site.document("127.0.0.1:1");

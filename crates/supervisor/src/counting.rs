@@ -12,11 +12,22 @@ use std::time::{Duration, Instant};
 use howdah_sys::process_usage::{ProcessMemory, ProcessUsage};
 use howdah_wire::messages::ResourceLimits;
 
-/// Maximum number of programs of one worker that are ended at once without the worker.
-const MAX_OF_A_WORKER: usize = 8;
+/// Maximum number of processes and threads of one worker that are ended at once without the worker.
+const MAX_OF_A_WORKER: u64 = 8;
 
 /// Maximum number of programs that are ended at once.
 const MAX_ENDED: usize = 256;
+
+/// Multiple of the limit of processes. If more have been ended in a series of excesses, all processes
+/// of the application are ended but the prototype and the template: those that are allowed to stay
+/// start others.
+const MAX_ENDED_IN_SERIES: u64 = 4;
+
+/// Number of excesses in a series, and its duration, after which all are ended.
+const MAX_SERIES: (u32, Duration) = (10, Duration::from_secs(2));
+
+/// Time without an excess after which a series is over.
+const CALM: Duration = Duration::from_secs(10);
 
 /// Minimum time over which processor time is measured.
 const PROCESSOR_WINDOW: Duration = Duration::from_millis(900);
@@ -79,6 +90,8 @@ pub(crate) enum End {
     Worker(u32),
     /// A program that a script has started, or what is left of it.
     Program { pid: u32, started: u64 },
+    /// All workers and programs.
+    All,
 }
 
 /// What is known of an application from one count to the next.
@@ -87,12 +100,24 @@ pub(crate) struct State {
     memory: Option<(Instant, u64)>,
     tasks: Option<(Instant, u64)>,
     ticks: Option<(Instant, u64)>,
+    /// The current series of excesses of processes.
+    series: Option<Series>,
     /// Its workers and programs have a lower priority.
     pub(crate) is_lowered: bool,
     /// The last count found a worker, which may have left programs since then, or a program.
     pub(crate) is_active: bool,
     /// Lines of the log about processes, and about memory.
     lines: [Lines; 2],
+}
+
+/// Excesses of processes one after another.
+#[derive(Debug)]
+struct Series {
+    begun: Instant,
+    last: Instant,
+    count: u32,
+    /// Number of processes and threads that were too many, in all.
+    ended: u64,
 }
 
 /// Lines of the log about one kind of limit.
@@ -199,6 +224,16 @@ impl Family {
             .map(|member| member.usage.pid)
     }
 
+    /// Returns the process ids of those that are ended.
+    pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = u32> {
+        let all = self.members.iter().filter(move |member| match end {
+            End::All => matches!(member.role, Role::Worker | Role::Program),
+            End::Worker(pid) => member.branch == pid,
+            End::Program { pid, .. } => member.branch == pid || member.program == Some(pid),
+        });
+        all.map(|member| member.usage.pid)
+    }
+
     /// Returns the process ids of all.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         self.members.iter().map(|member| member.usage.pid)
@@ -237,11 +272,16 @@ impl Family {
     }
 
     /// Returns the programs to end until at most `limit` processes and threads are left: those with
-    /// the most first, of equal ones the newest. Of a worker with many of them, the worker.
+    /// the most first, of equal ones the newest. Where these are many of one worker, the worker with
+    /// all of its own: it would start others.
     fn surplus(&self, limit: u64) -> Vec<End> {
         let mut programs = BTreeMap::<u32, (u64, u64, u32)>::new();
         for member in &self.members {
-            let Some(program) = member.program else { continue };
+            let of_many_threads = || {
+                let is_much = u64::from(member.usage.threads) > MAX_OF_A_WORKER;
+                (member.role == Role::Worker && is_much).then_some(member.usage.pid)
+            };
+            let Some(program) = member.program.or_else(of_many_threads) else { continue };
             let entry = programs.entry(program).or_default();
             entry.0 += u64::from(member.usage.threads);
             if member.usage.pid == program {
@@ -258,13 +298,15 @@ impl Family {
                 break;
             }
             left = left.saturating_sub(tasks);
-            chosen.push((pid, branch));
+            chosen.push((pid, tasks, branch));
         }
-        let mut of_branch = HashMap::<u32, usize>::new();
-        chosen.iter().for_each(|(_, branch)| *of_branch.entry(*branch).or_default() += 1);
+        let mut of_branch = HashMap::<u32, u64>::new();
+        chosen
+            .iter()
+            .for_each(|(_, tasks, branch)| *of_branch.entry(*branch).or_default() += tasks);
         let mut ends = Vec::new();
-        for (pid, branch) in chosen {
-            let is_much = of_branch.get(&branch).is_some_and(|count| *count > MAX_OF_A_WORKER);
+        for (pid, _, branch) in chosen {
+            let is_much = of_branch.get(&branch).is_some_and(|tasks| *tasks > MAX_OF_A_WORKER);
             let end = self.end_of(branch).filter(|_| is_much).or_else(|| self.end_of(pid));
             ends.extend(end.filter(|end| !ends.contains(end)));
         }
@@ -289,7 +331,8 @@ impl State {
                 let (used, bytes, allowed) = (used >> 20, bytes >> 20, limit >> 20);
                 verdict.reason = format!(
                     "its processes use {used} MiB of memory, and isolation/limits/memory allows \
-                     {allowed}: {end}, the largest with {bytes} MiB, is ended"
+                     {allowed}: {end}, the largest with {bytes} MiB, is ended; raise the limit if \
+                     the site needs more"
                 );
                 (verdict.ends, verdict.is_for_memory) = (vec![end], true);
             }
@@ -298,7 +341,7 @@ impl State {
             let used = family.tasks();
             verdict.soon = shorter(verdict.soon, until(&mut self.tasks, used, limit, now));
             if used > limit && verdict.ends.is_empty() {
-                verdict.ends = family.surplus(limit);
+                verdict.ends = self.ends_of_excess(family, used, limit, now);
                 if let [first, others @ ..] = verdict.ends.as_slice() {
                     let more = match others.len() {
                         0 => "is".to_owned(),
@@ -306,7 +349,8 @@ impl State {
                     };
                     verdict.reason = format!(
                         "it has {used} processes and threads, and isolation/limits/processes \
-                         allows {limit}: {first} {more} ended"
+                         allows {limit}: {first} {more} ended; raise the limit if the site needs \
+                         more"
                     );
                 }
             }
@@ -318,6 +362,25 @@ impl State {
             verdict.soon = Some(MIN_INTERVAL);
         }
         verdict
+    }
+
+    /// Returns what is ended of a family with too many processes.
+    fn ends_of_excess(&mut self, family: &Family, used: u64, limit: u64, now: Instant) -> Vec<End> {
+        let since = |time: Instant| now.saturating_duration_since(time);
+        let ends = family.surplus(limit);
+        if ends.is_empty() {
+            return ends;
+        }
+        let last = self.series.take().filter(|series| since(series.last) < CALM);
+        let before = last.unwrap_or(Series { begun: now, last: now, count: 0, ended: 0 });
+        let (max_count, max_duration) = MAX_SERIES;
+        let is_long = before.count >= max_count && since(before.begun) >= max_duration;
+        if is_long || before.ended > limit.saturating_mul(MAX_ENDED_IN_SERIES) {
+            return vec![End::All];
+        }
+        let ended = before.ended.saturating_add(used.saturating_sub(limit));
+        self.series = Some(Series { last: now, count: before.count + 1, ended, ..before });
+        ends
     }
 
     /// Returns whether the priority is low from now on; `None` for no change. `limit` is in
@@ -356,6 +419,7 @@ impl std::fmt::Display for End {
         match self {
             End::Worker(pid) => write!(f, "worker {pid}"),
             End::Program { pid, .. } => write!(f, "program {pid}"),
+            End::All => f.write_str("each worker and program"),
         }
     }
 }

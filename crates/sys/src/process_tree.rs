@@ -66,19 +66,36 @@ pub struct PendingKills {
 struct Ending {
     pid: u32,
     root: Rc<PidFd>,
+    /// The root goes on, and so do these of its descendants, with their own.
+    spare: Option<Vec<u32>>,
     stopping: Stopping,
 }
 
 impl PendingKills {
     /// Starts ending a process, whose id is `pid`, and all its descendants.
     pub fn add(&mut self, pid: u32, root: Rc<PidFd>, now: Instant) {
-        let is_known = |tree: &Ending| tree.pid == pid && !tree.root.has_ended();
-        if pid <= 1 || self.trees.iter().any(is_known) {
+        if !self.is_new(pid) {
             return;
         }
         let _ = root.send(signals::SIGSTOP);
-        self.trees.push(Ending { pid, root, stopping: Stopping::new(now) });
+        self.trees.push(Ending { pid, root, spare: None, stopping: Stopping::new(now) });
         self.next = Some(now);
+    }
+
+    /// Starts ending all descendants of a process, whose id is `pid`, except those in `spare` and
+    /// their descendants. None escapes if the process [adopts orphans](adopt_orphans).
+    pub fn add_descendants(&mut self, pid: u32, root: Rc<PidFd>, spare: Vec<u32>, now: Instant) {
+        if self.is_new(pid) {
+            let stopping = Stopping::new(now);
+            self.trees.push(Ending { pid, root, spare: Some(spare), stopping });
+            self.next = Some(now);
+        }
+    }
+
+    /// Returns true if the tree of a process can be ended and is not being ended.
+    fn is_new(&self, pid: u32) -> bool {
+        let is_known = |tree: &Ending| tree.pid == pid && !tree.root.has_ended();
+        pid > 1 && !self.trees.iter().any(is_known)
     }
 
     /// Returns the process ids of the roots of the trees.
@@ -101,10 +118,16 @@ impl PendingKills {
             let is_done = match &processes {
                 // If the root has not ended by now, the list has no other process with its id.
                 _ if tree.root.has_ended() => tree.stopping.step(Vec::new(), now),
-                Ok(processes) => tree.stopping.step(processes.tree(tree.pid), now),
+                Ok(processes) => {
+                    let found = match &tree.spare {
+                        None => processes.tree(tree.pid),
+                        Some(spare) => processes.descendants(tree.pid, spare),
+                    };
+                    tree.stopping.step(found, now)
+                }
                 Err(_) => tree.stopping.is_late(now),
             };
-            if is_done {
+            if is_done && tree.spare.is_none() {
                 let _ = tree.root.send(signals::SIGKILL);
             }
             !is_done
@@ -409,6 +432,35 @@ mod tests {
             shell.wait().unwrap();
             wait_for_end(tree);
         }
+    }
+
+    #[test]
+    fn all_but_a_process_and_some_of_its_own_end() {
+        let (mut shell, tree) = shell();
+        let (mut endings, now) = (PendingKills::default(), Instant::now());
+        let root = Rc::new(PidFd::open(shell.id()).unwrap());
+        let children: Vec<_> = tree.iter().filter(|child| child.parent == shell.id()).collect();
+        let is_parent = |child: &&&Process| tree.iter().any(|other| other.parent == child.pid);
+        let (spared, ended) = (children.iter().find(is_parent).unwrap(), children.len() - 1);
+        endings.add_descendants(shell.id(), root, vec![spared.pid], now);
+        assert_eq!(endings.pids().collect::<Vec<_>>(), [shell.id()]);
+        while endings.due().is_some() {
+            assert!(now.elapsed() < Duration::from_secs(20));
+            endings.step_if_due(Instant::now());
+            std::thread::sleep(CHECK_INTERVAL);
+        }
+        let is_left = |process: &Process| process.pid == spared.pid || process.parent == spared.pid;
+        let (left, gone): (Vec<Process>, Vec<Process>) = tree.iter().copied().partition(is_left);
+        assert_eq!((left.len(), gone.len()), (3, ended));
+        wait_for_end(&gone);
+        let is_running = |process: &Process| state_of(process.pid).is_some_and(|s| s != b'Z');
+        assert!(left.iter().all(is_running), "{left:?}");
+        // The shell has waited for the other child, so its descendants may have another parent.
+        for process in &left {
+            let _ = signals::send(process.pid, signals::SIGKILL);
+        }
+        kill(shell.id());
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -116,11 +116,17 @@ pub fn own_priority() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
+/// Sets the nice value of another process.
+pub fn set_nice(pid: u32, nice: i32) -> io::Result<()> {
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    rustix::process::setpriority_process(Some(id), nice)?;
+    Ok(())
+}
+
 /// Sets the nice value of another process, and that of its session where the kernel schedules by
 /// session.
 pub fn set_priority(pid: u32, nice: i32) -> io::Result<()> {
-    let id = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-    rustix::process::setpriority_process(Some(id), nice)?;
+    set_nice(pid, nice)?;
     let _ = fs::write(format!("/proc/{pid}/autogroup"), nice.to_string());
     Ok(())
 }

@@ -46,7 +46,8 @@ fn the_largest_worker_ends_if_all_together_use_too_much() {
     let verdict = state.count(&family, &allow(Some(127), None), now);
     assert_eq!(verdict.ends, [End::Worker(20)], "with its program it is the largest");
     let reason = "its processes use 128 MiB of memory, and isolation/limits/memory allows 127: \
-                  worker 20, the largest with 55 MiB, is ended";
+                  worker 20, the largest with 55 MiB, is ended; raise the limit if the site needs \
+                  more";
     assert_eq!((verdict.reason.as_str(), verdict.is_for_memory), (reason, true));
 }
 
@@ -98,7 +99,7 @@ fn the_newest_programs_end_if_there_are_too_many_processes() {
     let program = |pid: u32| End::Program { pid, started: u64::from(pid) };
     assert_eq!(verdict.ends, [program(35), program(34)]);
     let reason = "it has 9 processes and threads, and isolation/limits/processes allows 7: \
-                  program 35 and 1 more are ended";
+                  program 35 and 1 more are ended; raise the limit if the site needs more";
     assert_eq!(verdict.reason, reason);
     assert_eq!(verdict.soon, Some(MIN_INTERVAL));
 }
@@ -108,15 +109,54 @@ fn a_fork_bomb_ends_before_a_program_that_is_newer() {
     let mut programs = vec![process(30, 20), process(99, 21)];
     programs.extend((31..60).map(|pid| process(pid, pid - 1)));
     let bomb = family_of(&programs, &[]);
-    assert_eq!(bomb.surplus(20), [End::Program { pid: 30, started: 30 }]);
+    assert_eq!(bomb.surplus(20), [End::Worker(20)], "it could start another one");
+    let ended: HashSet<_> = bomb.ended(End::Worker(20)).collect();
+    assert_eq!(ended, (30..60).chain([20]).collect());
     // A worker that forks by itself ends with its children.
     let programs: Vec<_> = (30..60).map(|pid| process(pid, 20)).collect();
     assert_eq!(family_of(&programs, &[]).surplus(20), [End::Worker(20)]);
+    // Few and large children, as a process that doubles itself has.
+    let mut programs: Vec<_> = (30..33).map(|pid| process(pid, 20)).collect();
+    programs.iter_mut().zip([32, 16, 8]).for_each(|(program, threads)| program.threads = threads);
+    assert_eq!(family_of(&programs, &[]).surplus(20), [End::Worker(20)]);
+    // One that nobody waits for.
+    let programs: Vec<_> = [process(30, 10)].into_iter().chain(programs_below(30)).collect();
+    let orphan = End::Program { pid: 30, started: 30 };
+    assert_eq!(family_of(&programs, &[]).surplus(20), [orphan]);
+    assert_eq!(family_of(&programs, &[]).ended(orphan).count(), 30);
     // Workers alone are as many as the document says.
     assert_eq!(family_of(&[], &[]).surplus(2), []);
     let mut threads = process(30, 20);
     threads.threads = 50;
-    assert_eq!(family_of(&[threads], &[]).surplus(20), [End::Program { pid: 30, started: 30 }]);
+    assert_eq!(family_of(&[threads], &[]).surplus(20), [End::Worker(20)]);
+}
+
+/// Returns 29 processes below a program.
+fn programs_below(program: u32) -> impl Iterator<Item = ProcessUsage> {
+    (31..60).map(move |pid| process(pid, program))
+}
+
+#[test]
+fn all_processes_end_if_those_that_stay_start_others_again_and_again() {
+    let (mut state, begun) = (State::default(), Instant::now());
+    let programs: Vec<_> = (30..60).map(|pid| process(pid, 10)).collect();
+    let family = family_of(&programs, &[]);
+    let limits = allow(None, Some(10));
+    let mut all = |seconds: u64| {
+        let verdict = state.count(&family, &limits, begun + Duration::from_secs(seconds));
+        verdict.ends == [End::All]
+    };
+    // 33 processes, 23 too many.
+    assert_eq!([0, 1, 2].map(&mut all), [false, false, true]);
+    assert_eq!([3, 4, 14, 15, 16].map(&mut all), [false, false, false, false, true]);
+    // Few too many each time, for more than two seconds.
+    let (mut state, few) = (State::default(), allow(None, Some(32)));
+    let mut all = |tenths: u64| {
+        state.count(&family, &few, begun + Duration::from_millis(tenths * 100)).ends == [End::All]
+    };
+    assert!((0..20).all(|tenths| !all(tenths)));
+    assert!(all(20) && !all(21));
+    assert_eq!(family.ended(End::All).count(), 32, "all but the prototype");
 }
 
 #[test]

@@ -172,7 +172,7 @@ pub(crate) struct Application {
     pub(crate) plan: Plan,
     /// What is known of the resources that are counted.
     pub(crate) counting: counting::State,
-    /// Workers that are ended because all processes use too much memory.
+    /// Workers that are ended because all processes together exceed a limit.
     pub(super) over_limit: HashSet<WorkerId>,
     /// Counter of out-of-memory kills of the application's control group.
     pub(crate) out_of_memory: Option<PathBuf>,

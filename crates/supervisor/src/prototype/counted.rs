@@ -30,16 +30,19 @@ impl Application {
         }
     }
 
-    /// Ends a process with all below it.
-    pub(crate) fn end_counted(&mut self, end: End, is_for_memory: bool, now: Instant) {
+    /// Returns true if all workers and programs are being ended.
+    pub(crate) fn is_ending_all(&self) -> bool {
+        self.ending_processes.pids().any(|pid| pid == self.pid)
+    }
+
+    /// Ends a process with all below it, or all.
+    pub(crate) fn end_counted(&mut self, end: End, now: Instant) {
         match end {
             End::Worker(pid) => {
                 let mut all = self.workers.processes();
                 let Some((worker, _)) = all.find(|(_, process)| process.pid == pid) else { return };
                 drop(all);
-                if is_for_memory {
-                    self.over_limit.insert(worker);
-                }
+                self.over_limit.insert(worker);
                 self.kill(worker, signals::SIGKILL, now);
             }
             End::Program { pid, started } => {
@@ -48,6 +51,12 @@ impl Application {
                 if ProcessUsage::of(pid).is_some_and(|usage| usage.started == started) {
                     self.ending_processes.add(pid, Rc::new(process), now);
                 }
+            }
+            End::All => {
+                let Ok(prototype) = PidFd::open(self.pid) else { return };
+                self.over_limit.extend(self.workers.processes().map(|(worker, _)| worker));
+                let spare = self.template.into_iter().collect();
+                self.ending_processes.add_descendants(self.pid, Rc::new(prototype), spare, now);
             }
         }
     }

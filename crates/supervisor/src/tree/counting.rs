@@ -78,6 +78,9 @@ impl Tree {
     /// until the next count.
     fn count(&mut self, id: Id, processes: &Processes, now: Instant) -> Option<Duration> {
         let app = self.applications.get_mut(&id)?;
+        if app.is_ending_all() {
+            return Some(INTERVAL);
+        }
         let mut family = Family::of(&app.known(), processes);
         let limits = app.plan.counted.clone();
         if limits.memory.is_some() {
@@ -86,7 +89,12 @@ impl Tree {
         let Verdict { ends, is_for_memory, reason, soon, lower } =
             app.counting.count(&family, &limits, now);
         for end in &ends {
-            app.end_counted(*end, is_for_memory, now);
+            // They would keep this process and other applications from the processors until they
+            // have ended.
+            for pid in family.ended(*end) {
+                let _ = process_usage::set_nice(pid, LOW_PRIORITY);
+            }
+            app.end_counted(*end, now);
         }
         if !ends.is_empty()
             && let Some(unsaid) = app.counting.may_log(is_for_memory, now)

@@ -12,7 +12,7 @@ pub enum Exit {
     Signal(u8),
     /// The kernel killed the process because memory had run out.
     OutOfMemory,
-    /// The supervisor killed the process because those of its application used too much memory.
+    /// The supervisor killed the process because those of its application exceeded their limits.
     OverLimit,
 }
 
@@ -25,8 +25,8 @@ impl std::fmt::Display for Exit {
                 "was killed by signal 9: out of memory, in its control group or in the machine",
             ),
             Exit::OverLimit => f.write_str(
-                "was killed by signal 9: the processes of its application used more memory than \
-                 isolation/limits/memory allows",
+                "was killed by signal 9: the processes of its application exceeded \
+                 isolation/limits",
             ),
         }
     }
