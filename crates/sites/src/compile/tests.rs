@@ -498,6 +498,18 @@ fn sites_that_share_php_have_one_application_and_differ_in_their_requests() {
 }
 
 #[test]
+fn sites_that_share_php_share_the_limits_of_its_application() {
+    let limits = json!({"limits": {"memory": "64M", "processes": 20}});
+    let (_root, document) = two(limits.clone(), limits);
+    let config = Config::from_value(document).unwrap();
+    let [application] = config.applications.as_slice() else { panic!("{:?}", config.applications) };
+    let limits = application.isolation.limits.as_ref().unwrap();
+    assert_eq!((limits.memory, limits.processes), (Some(64 << 20), Some(20)));
+    let group = application.isolation.group().unwrap().to_str().unwrap();
+    assert!(group.starts_with("application-shared"), "{group}");
+}
+
+#[test]
 fn sites_that_differ_in_what_a_request_cannot_change_share_no_application() {
     let names = |a: Value, b: Value| {
         let (_root, document) = two(a, b);
@@ -508,6 +520,9 @@ fn sites_that_differ_in_what_a_request_cannot_change_share_no_application() {
         json!({"php": {"shared": false}}),
         json!({"php": {"version": "8.2"}}),
         json!({"php": {"processes": 3}}),
+        json!({"limits": {"memory": "64M"}}),
+        json!({"limits": {"cpu": 0.5}}),
+        json!({"limits": {"processes": 20}}),
         json!({"php": {"ini": {"opcache.enable": "0"}}}),
         json!({"php": {"ini": {"short_open_tag": "1"}}}),
         json!({"php": {"ini": {"open_basedir": "/srv"}}}),
