@@ -187,6 +187,12 @@ fn rows() -> Vec<Row> {
         php("/sites/a/php/shared", json!(true)).makes("/applications/a", Value::Null),
         limits("/sites/a/limits/requests", json!("30/s"))
             .makes("/routes/a/0/action/limit/0/rate", json!("30/s")),
+        limits("/sites/a/limits/memory", json!("64M"))
+            .makes("/applications/a/isolation/limits/memory", json!(64 << 20)),
+        limits("/sites/a/limits/cpu", json!(0.5))
+            .makes("/applications/a/isolation/limits/cpu", json!(0.5)),
+        limits("/sites/a/limits/processes", json!(20))
+            .makes("/applications/a/isolation/limits/processes", json!(20)),
         limits("/sites/a/limits/mail", json!(5)).makes("/applications/a/smtp/limit", json!(5)),
         limits("/sites/a/limits/bandwidth", json!(9000))
             .makes("/routes/a/0/action/limit/0/bandwidth", json!(9000)),
