@@ -324,23 +324,10 @@ impl State {
     ) -> Verdict {
         self.is_active = family.changeable().next().is_some();
         let mut verdict = Verdict::default();
-        if let Some(limit) = limits.memory {
-            let used = family.bytes();
-            verdict.soon = until(&mut self.memory, used, limit, now);
-            if let Some((end, bytes)) = family.largest().filter(|_| used > limit) {
-                let (used, bytes, allowed) = (used >> 20, bytes >> 20, limit >> 20);
-                verdict.reason = format!(
-                    "its processes use {used} MiB of memory, and isolation/limits/memory allows \
-                     {allowed}: {end}, the largest with {bytes} MiB, is ended; raise the limit if \
-                     the site needs more"
-                );
-                (verdict.ends, verdict.is_for_memory) = (vec![end], true);
-            }
-        }
         if let Some(limit) = limits.processes.map(u64::from) {
             let used = family.tasks();
-            verdict.soon = shorter(verdict.soon, until(&mut self.tasks, used, limit, now));
-            if used > limit && verdict.ends.is_empty() {
+            verdict.soon = until(&mut self.tasks, used, limit, now);
+            if used > limit {
                 verdict.ends = self.ends_of_excess(family, used, limit, now);
                 if let [first, others @ ..] = verdict.ends.as_slice() {
                     let more = match others.len() {
@@ -353,6 +340,21 @@ impl State {
                          more"
                     );
                 }
+            }
+        }
+        if let Some(limit) = limits.memory {
+            let used = family.bytes();
+            verdict.soon = shorter(verdict.soon, until(&mut self.memory, used, limit, now));
+            // Without those that are ended already it may be little enough.
+            let is_over = used > limit && verdict.ends.is_empty();
+            if let Some((end, bytes)) = family.largest().filter(|_| is_over) {
+                let (used, bytes, allowed) = (used >> 20, bytes >> 20, limit >> 20);
+                verdict.reason = format!(
+                    "its processes use {used} MiB of memory, and isolation/limits/memory allows \
+                     {allowed}: {end}, the largest with {bytes} MiB, is ended; raise the limit if \
+                     the site needs more"
+                );
+                (verdict.ends, verdict.is_for_memory) = (vec![end], true);
             }
         }
         if let Some(limit) = limits.cpu {
