@@ -247,7 +247,7 @@ fn every_misspelled_key_and_every_wrong_type_is_named_with_its_place() {
         let problem = compiled(&row.document(root, Some(&misspelled), &row.value)).unwrap_err();
         let expected = format!("{above}: unknown key \"{misspelled}\"; did you mean \"{name}\"?");
         assert!(problem.contains(&expected), "{expected}: {problem}");
-        let problem = compiled(&row.document(root, Some(name), &json!(1.5))).unwrap_err();
+        let problem = compiled(&row.document(root, Some(name), &json!([1.5]))).unwrap_err();
         assert!(problem.contains(row.place), "{}: {problem}", row.place);
         assert!(problem.starts_with("/h.json: line 1, "), "{problem}");
     }
