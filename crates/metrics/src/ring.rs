@@ -77,27 +77,29 @@ impl KeptRequest {
         Texts { site, listener, method, target, upstreams: next(self.text.len()) }
     }
 
-    fn set(&mut self, number: u64, at: Duration, request: &FinishedRequest<'_>) {
+    fn set<'r>(&mut self, number: u64, at: Duration, request: &FinishedRequest<'r>) {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        let mut add = |part: &[u8], max: usize| {
-            let part = part.get(..max).unwrap_or(part);
-            text.reserve_exact(part.len());
+        let cut = |part: &'r [u8], max: usize| part.get(..max).unwrap_or(part);
+        let parts = [
+            cut(request.site.as_bytes(), MAX_NAME),
+            cut(request.listener.as_bytes(), MAX_NAME),
+            cut(request.method, MAX_METHOD),
+            cut(request.target, MAX_TARGET),
+        ];
+        // Once for all, and no more than it takes: a place keeps its memory.
+        text.reserve_exact(parts.iter().map(|part| part.len()).sum());
+        let ends = parts.map(|part| {
             text.extend_from_slice(part);
             text.len() as u16
-        };
-        let ends = [
-            add(request.site.as_bytes(), MAX_NAME),
-            add(request.listener.as_bytes(), MAX_NAME),
-            add(request.method, MAX_METHOD),
-            add(request.target, MAX_TARGET),
-        ];
+        });
         let mut room = MAX_UPSTREAMS;
         request.for_each_upstream(|address| {
             if address.len() < room {
                 room -= address.len() + 1;
-                add(address.as_bytes(), MAX_UPSTREAMS);
-                add(b" ", 1);
+                text.reserve_exact(address.len() + 1);
+                text.extend_from_slice(address.as_bytes());
+                text.push(b' ');
             }
         });
         *self = KeptRequest {

@@ -155,8 +155,8 @@ impl RouterThread {
         id
     }
 
-    /// Keeps a request and counts it for its site, or for its listener if none is known: names of the document,
-    /// and never of a client.
+    /// Keeps a request and counts it for its site, or for its listener if none is known: names of
+    /// the document, and never of a client.
     pub fn count(&self, listener: &Arc<str>, record: &RequestRecord<'_>) {
         let wanted = self.shared.snapshot.load().config.settings.last_requests;
         let places = wanted.div_ceil(self.shared.threads.load(Relaxed).max(1));
