@@ -65,13 +65,13 @@ impl Pools {
     pub(in crate::process) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) -> io::Result<()> {
         for mut app in std::mem::take(&mut self.applications) {
             if let Some(current) = snapshot.applications.get(app.config.name.as_str()) {
+                app.take_resources(&current.config);
                 if app.config == current.config {
                     app.config = Arc::clone(&current.config); // the same, once in memory
                 }
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
                 app.snapshots.push(Arc::downgrade(snapshot));
                 app.generation = self.generation;
-                app.take_resources(snapshot);
                 self.applications.push_back(app);
             } else {
                 self.leaving.push(app);

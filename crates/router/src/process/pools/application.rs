@@ -110,13 +110,12 @@ pub(super) struct Absence {
 }
 
 impl PooledApplication {
-    /// Takes the limits of all processes together, which have changed while they run.
-    pub(super) fn take_resources(&mut self, snapshot: &Snapshot) {
-        let mut all = snapshot.config.applications.iter();
-        if let Some(new) = all.find(|new| new.name == self.config.name) {
+    /// Takes the limits of all processes together, which may have changed while they run.
+    pub(super) fn take_resources(&mut self, new: &config::Application) {
+        if self.config.isolation != new.isolation {
             Arc::make_mut(&mut self.config).isolation.clone_from(&new.isolation);
-            self.sizing.limit_to(self.config.max_workers());
         }
+        self.sizing.limit_to(self.config.max_workers());
     }
 
     /// Creates an application without an instance. It must be able to serve before it is adopted if
