@@ -29,16 +29,16 @@
 #define MAX_CALLS 257
 
 /* The profile that the thread ticks for, set by the thread of the script: end on the monotonic clock, time
-   between two ticks (both in nanoseconds), the clock, and a number that each change increases. */
+   between two ticks (both in nanoseconds), and the clock. */
 static _Atomic int64_t end, period;
 static atomic_bool counts_processor_time;
-static _Atomic uint32_t changes;
 
 /* The clock of the processor time of the script's thread. */
 static clockid_t script_clock;
 
-/* The thread runs. */
-static atomic_bool is_running;
+/* Number of the thread that ticks; 0 if none does. Another profile has another thread: the former one may
+   sleep on a clock that stands still, and ends when it wakes. */
+static _Atomic uint32_t ticking;
 
 /* The present request is sampled, and the ticks since its last sample. */
 static atomic_bool is_sampled;
@@ -94,24 +94,24 @@ static void shorten_turns(void)
     }
 }
 
-static void *tick(void *first_change)
+static void *tick(void *number)
 {
-    uint32_t change = (uint32_t)(uintptr_t)first_change - 1;
-    clockid_t clock = CLOCK_MONOTONIC;
-    int64_t next = 0;
+    uint32_t own = (uint32_t)(uintptr_t)number;
+    clockid_t clock = atomic_load(&counts_processor_time) ? script_clock : CLOCK_MONOTONIC;
+    int64_t next = time_of(clock);
 
     shorten_turns();
     for (;;) {
         uint32_t passed = 1;
         int64_t late;
+        bool has_ended;
 
-        if (change != atomic_load(&changes)) {
-            change = atomic_load(&changes);
-            clock = atomic_load(&counts_processor_time) ? script_clock : CLOCK_MONOTONIC;
-            next = time_of(clock);
-        }
         next += atomic_load(&period);
-        if (!sleep_until(clock, next) || time_of(CLOCK_MONOTONIC) >= atomic_load(&end)) {
+        has_ended = !sleep_until(clock, next) || time_of(CLOCK_MONOTONIC) >= atomic_load(&end);
+        if (atomic_load(&ticking) != own) {
+            return NULL;
+        }
+        if (has_ended) {
             break;
         }
         late = (time_of(clock) - next) / atomic_load(&period);
@@ -124,9 +124,10 @@ static void *tick(void *first_change)
             interrupt_script();
         }
     }
-    atomic_store(&is_running, false);
-    /* The script hands its samples over. */
-    interrupt_script();
+    if (atomic_compare_exchange_strong(&ticking, &own, 0)) {
+        /* The script hands its samples over. */
+        interrupt_script();
+    }
     return NULL;
 }
 
@@ -207,7 +208,7 @@ static void on_interrupt(zend_execute_data *call)
 
     if (request && atomic_load(&is_sampled)) {
         uint32_t passed = atomic_exchange(&ticks, 0);
-        bool is_last = !atomic_load(&is_running);
+        bool is_last = atomic_load(&ticking) == 0;
 
         if (passed || is_last) {
             howdah_rust.sample(request->context, calls, passed ? read_calls(call, calls) : 0, passed,
@@ -225,12 +226,13 @@ static void on_interrupt(zend_execute_data *call)
 /* A process that a script has forked has no thread, and belongs to no request. */
 static void forget(void)
 {
-    atomic_store(&is_running, false);
+    atomic_store(&ticking, 0);
     atomic_store(&is_sampled, false);
 }
 
 static bool start_thread(void)
 {
+    static uint32_t last;
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all, former;
@@ -244,10 +246,11 @@ static bool start_thread(void)
     /* Signals of the process are for the thread of the script. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
-    atomic_store(&is_running, true);
-    error = pthread_create(&thread, &attributes, tick, (void *)(uintptr_t)atomic_load(&changes));
+    last = last == UINT32_MAX ? 1 : last + 1;
+    atomic_store(&ticking, last);
+    error = pthread_create(&thread, &attributes, tick, (void *)(uintptr_t)last);
     if (error != 0) {
-        atomic_store(&is_running, false);
+        atomic_store(&ticking, 0);
     }
     pthread_sigmask(SIG_SETMASK, &former, NULL);
     pthread_attr_destroy(&attributes);
@@ -270,17 +273,16 @@ int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_u
         pthread_atfork(NULL, NULL, forget);
         is_prepared = true;
     }
-    if (atomic_load(&end) != new_end || atomic_load(&period) != new_period
+    if (atomic_load(&ticking) == 0 || atomic_load(&end) != new_end || atomic_load(&period) != new_period
         || atomic_load(&counts_processor_time) != (is_processor_time != 0)) {
         atomic_store(&end, new_end);
         atomic_store(&period, new_period);
         atomic_store(&counts_processor_time, is_processor_time != 0);
-        atomic_fetch_add(&changes, 1);
+        if (!start_thread()) {
+            return -1;
+        }
     }
     atomic_store(&ticks, 0);
-    if (!atomic_load(&is_running) && !start_thread()) {
-        return -1;
-    }
     atomic_store(&is_sampled, true);
     return 0;
 }
