@@ -58,6 +58,12 @@ fn stacks(server: &Server, words: &[&str], least: u64, visit: impl Fn()) -> BTre
     found
 }
 
+/// The numbers of threads of the workers.
+fn threads(server: &Server) -> Vec<usize> {
+    let of = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    server.workers().iter().map(of).collect()
+}
+
 /// The ticks in a function, with all that it calls.
 fn within(stacks: &BTreeMap<String, u64>, function: &str) -> u64 {
     let has = |stack: &str| stack.split(';').any(|call| call == function);
@@ -103,10 +109,7 @@ fn processor_time_is_found_where_it_is_spent_by_scripts_and_not_in_other_sites()
 fn a_profile_has_its_own_thread_in_the_workers_of_the_site_only_while_it_is_made() {
     let site = Site::new().file("index.php", SCRIPT).workers(1);
     let server = served(site);
-    let threads = || {
-        let of = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        server.workers().iter().map(of).collect::<Vec<_>>()
-    };
+    let threads = || threads(&server);
     assert_eq!(server.get("/").status, 200);
     assert_eq!(threads(), [1]);
     let mut child = profile(&server, &["site", "--seconds", "3", "--format", "folded"]);
@@ -118,6 +121,28 @@ fn a_profile_has_its_own_thread_in_the_workers_of_the_site_only_while_it_is_made
     eventually("the thread has ended", || (threads() == [1]).then_some(()));
     assert_eq!(server.get("/").status, 200);
     assert_eq!(threads(), [1]);
+}
+
+#[test]
+fn a_profile_ends_with_its_client_and_the_next_one_has_its_own_clock() {
+    let site = Site::new().file("index.php", "<?php usleep(300000); echo 'done';").workers(1);
+    let server = served(site);
+    let visit = || assert_eq!(server.get("/").text(), "done");
+    let mut left = profile(&server, &["site", "--cpu", "--seconds", "300"]);
+    eventually("the worker is profiled", || {
+        visit();
+        (threads(&server) == [2]).then_some(())
+    });
+    left.kill().unwrap();
+    left.wait().unwrap();
+    let next = eventually("the profile has ended", || {
+        let output = visited(&server, &["site", "--seconds", "2", "--format", "folded"], visit);
+        let said = String::from_utf8_lossy(&output.stderr);
+        (!said.contains("another profile")).then_some(output)
+    });
+    // The thread of the first profile still sleeps: the script takes no processor time.
+    assert!(next.status.success(), "{next:?}");
+    server.wait_for_log("profile: the client has left");
 }
 
 #[test]

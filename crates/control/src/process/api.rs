@@ -268,7 +268,7 @@ impl Api {
             );
             !is_slow
         });
-        let reply = self.carry_out(command).await;
+        let reply = self.carry_out_for(exchange, command).await;
         if is_logged {
             self.log_outcome(&asked.0, &asked.1, &reply);
         }

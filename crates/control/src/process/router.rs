@@ -26,7 +26,27 @@ pub struct Router {
     packets: RefCell<Rc<Packets>>,
     /// Number of the last question.
     last: Cell<u32>,
-    waiting: RefCell<HashMap<u32, oneshot::Sender<RouterAnswer>>>,
+    waiting: RefCell<Waiting>,
+}
+
+/// Where the answers to questions go, by their numbers.
+type Waiting = HashMap<u32, oneshot::Sender<RouterAnswer>>;
+
+/// A question. If this is dropped before the answer has come, the router is told to forget it.
+struct Asked<'a> {
+    waiting: &'a RefCell<Waiting>,
+    packets: &'a Packets,
+    number: u32,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.waiting.borrow_mut().remove(&self.number).is_some() {
+            // A router that takes nothing has not begun with the question.
+            let forget = ToRouter::Forget { number: self.number };
+            let _ = self.packets.try_send(&forget.encode(), &[]);
+        }
+    }
 }
 
 impl Router {
@@ -103,8 +123,9 @@ impl Router {
             return Err("the question is too long; divide it into several".to_owned());
         }
         let (done, answer) = oneshot::channel();
-        self.waiting.borrow_mut().insert(number, done);
         let packets = Rc::clone(&self.packets.borrow());
+        self.waiting.borrow_mut().insert(number, done);
+        let _asked = Asked { waiting: &self.waiting, packets: &packets, number };
         packets.send(&packet, &[]).map_err(|error| error.to_string())?;
         let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
             return Ok(None);

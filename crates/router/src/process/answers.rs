@@ -1,5 +1,6 @@
 //! Answers to the questions of control processes, which serve the control API.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -8,6 +9,7 @@ use howdah_sys::packets::{Packets, to_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 
 use super::command::Commands;
 
@@ -21,16 +23,35 @@ pub(super) fn start(mut links: UnboundedReceiver<OwnedFd>, commands: Commands) {
     });
 }
 
-/// Answers one control process until it ends.
+/// Answers one control process until it ends. Work for answers that it no longer wants ends early.
 async fn serve(link: OwnedFd, commands: Commands) {
     let Ok(packets) = Packets::new(link).map(Rc::new) else { return };
+    // Dropping a sender ends the work for the answer.
+    let mut asked = HashMap::<u32, oneshot::Sender<()>>::new();
     while let Ok(Some((packet, _))) = packets.receive().await {
-        let Ok(ToRouter::Ask { number, question }) = ToRouter::decode(&packet) else { return };
+        let (number, question) = match ToRouter::decode(&packet) {
+            Ok(ToRouter::Ask { number, question }) => (number, question),
+            Ok(ToRouter::Forget { number }) => {
+                asked.remove(&number);
+                continue;
+            }
+            Err(_) => return,
+        };
+        let (wanted, forgotten) = oneshot::channel();
+        asked.retain(|_, wanted| !wanted.is_closed());
+        asked.insert(number, wanted);
         let (packets, commands) = (Rc::clone(&packets), commands.clone());
         tokio::task::spawn_local(async move {
-            let answer = match serde_json::from_str(&question) {
-                Ok(question) => answer(question, &commands).await,
-                Err(error) => Err(format!("the question cannot be read: {error}")),
+            let work = async {
+                match serde_json::from_str(&question) {
+                    Ok(question) => answer(question, &commands).await,
+                    Err(error) => Err(format!("the question cannot be read: {error}")),
+                }
+            };
+            let answer = tokio::select! {
+                biased; // an order is carried out although its sender has left
+                answer = work => answer,
+                _ = forgotten => return,
             };
             let memory = match answer {
                 Ok(Some(text)) => to_memory(&text).map(Some),

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_metrics::{Format, ProcessFacts, page};
@@ -13,12 +11,8 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_sys::packets::to_memory;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
 
 use super::command::Commands;
-
-/// Maximum time to wait for the counts of threads. Those of a thread that is late count next time.
-const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Answers requests until the process ends. All that wait when a text is begun get this text.
 pub(super) fn start(mut requests: UnboundedReceiver<MetricsRequest>, commands: Commands) {
@@ -35,9 +29,7 @@ pub(super) fn start(mut requests: UnboundedReceiver<MetricsRequest>, commands: C
 }
 
 async fn answer(waiting: Vec<MetricsRequest>, commands: &Commands) {
-    let usage = Rc::clone(&commands.usage);
-    let report = spawn_local(async move { usage.report().await });
-    let _ = timeout(MAX_WAIT, report).await;
+    commands.usage.take().await;
     let status = commands.status().await;
     let mut totals = commands.usage.totals.borrow_mut();
     totals.keep_names(&names(&commands.shared.snapshot.load()));

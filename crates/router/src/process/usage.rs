@@ -36,7 +36,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Minimum interval at which counts are taken for the status.
 const MIN_INTERVAL: Duration = Duration::from_millis(900);
 
-/// Maximum time that the status waits for counts.
+/// Maximum time that the status and metrics wait for counts.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum time for the threads' last counts.
@@ -108,15 +108,25 @@ impl UsageReports {
         sites
     }
 
-    /// Takes the counts of the threads, unless that was done a moment ago. A thread that does not
-    /// answer in time hands its counts over later.
+    /// As [`UsageReports::take`], unless that was done a moment ago.
     pub(super) async fn refresh(self: &Rc<Self>) {
         let is_recent = |at: Instant| at.elapsed() < MIN_INTERVAL;
         if self.reported_at.get().is_none_or(|at| !is_recent(at)) {
-            let reports = Rc::clone(self);
-            let report = spawn_local(async move { reports.report().await });
-            let _ = timeout(MAX_WAIT, report).await;
+            self.take().await;
         }
+    }
+
+    /// Takes the counts of the threads. A thread that does not answer in time hands its counts over
+    /// later.
+    pub(super) async fn take(self: &Rc<Self>) {
+        let _ = timeout(MAX_WAIT, self.report_apart()).await;
+    }
+
+    /// As [`UsageReports::report`], to its end even if the future is dropped: counts that were taken
+    /// must not get lost.
+    async fn report_apart(self: &Rc<Self>) -> io::Result<()> {
+        let reports = Rc::clone(self);
+        spawn_local(async move { reports.report().await }).await?
     }
 
     /// Passes counts on before the threads end, or after they have finished.
@@ -138,8 +148,8 @@ impl UsageReports {
     }
 
     /// Returns the counts of a month, such as `2026-11`, or of this one, up to now.
-    pub(super) async fn of_month(&self, month: Option<String>) -> Answer {
-        self.report().await.map_err(|error| error.to_string())?;
+    pub(super) async fn of_month(self: &Rc<Self>, month: Option<String>) -> Answer {
+        self.report_apart().await.map_err(|error| error.to_string())?;
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
         let (done, answer) = oneshot::channel();

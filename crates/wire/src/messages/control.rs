@@ -151,6 +151,11 @@ messages! {
             /// The question as JSON (crate `questions`).
             question: String,
         }
+        /// Nobody waits for the answer to a question any more; it may be left unanswered.
+        2 Forget {
+            /// Number of the question.
+            number: u32,
+        }
     }
 }
 

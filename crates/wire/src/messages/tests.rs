@@ -144,7 +144,9 @@ fn every_message_is_read_back_whole() {
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
     assert_read_back!(FromControl: FromControl::CompileDocument {});
-    assert_read_back!(ToRouter: ToRouter::Ask { number: 1, question: text("\"Status\"") });
+    assert_read_back!(ToRouter:
+        ToRouter::Ask { number: 1, question: text("\"Status\"") },
+        ToRouter::Forget { number: 1 });
     assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
     assert_read_back!(ToZygote:
         ToZygote::Load { user: Some(7), ini_file: None }, ToZygote::Fork {});

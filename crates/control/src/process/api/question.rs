@@ -2,15 +2,31 @@
 
 use std::time::Duration;
 
+use howdah_http::exchange::Exchange;
 use howdah_questions::{Question, Subject};
 
 use super::super::router::ANSWER_TIMEOUT;
 use super::Api;
+use crate::command::Command;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
 
 impl Api {
+    /// Carries out a command of a client. A profile ends if the client leaves, as the processes of the
+    /// site work for it.
+    pub(super) async fn carry_out_for(&self, client: &Exchange<'_>, command: Command) -> Reply {
+        let is_profile = matches!(command, Command::Ask { question: Question::Profile(_), .. });
+        let work = self.carry_out(command);
+        if !is_profile {
+            return work.await;
+        }
+        client.unless_gone(work).await.unwrap_or_else(|| {
+            let detail = "the client has left, so its profile has ended".to_owned();
+            Refusal::NoAnswer { detail }.into() // for the log only
+        })
+    }
+
     /// Asks the router, and returns a part of the answer.
     pub(super) async fn ask(&self, question: Question, part: &Path) -> Reply {
         let answer = match &question {
