@@ -57,27 +57,34 @@ pub(super) fn read(
     if arguments.config.is_none() {
         return StartupPlan::new(arguments, former);
     }
+    let may_be_left_out = |place: &str| !is_reload || Hanging::is_site(place);
+    let document = without_hanging(&origin(arguments), &may_be_left_out, &|hanging| {
+        StartupPlan::without(arguments, former, hanging).map(|plan| plan.document)
+    });
+    Ok(StartupPlan::of_document(document?, origin(arguments)))
+}
+
+/// Reads a document by a process of its own. Where that stops, the document is read again without
+/// the file that does not answer, if that `may_be_left_out`. `origin` names the document in errors.
+pub(super) fn without_hanging(
+    origin: &str,
+    may_be_left_out: &dyn Fn(&str) -> bool,
+    read: &dyn Fn(&Hanging) -> Result<Vec<u8>, String>,
+) -> Result<Vec<u8>, String> {
     // This process keeps the answer.
     php_programs::find();
     let mut hanging = Hanging::default();
     loop {
-        let read = || {
-            let plan = StartupPlan::without(arguments, former, &hanging)?;
-            Ok(plan.document)
-        };
-        match read_apart(&read) {
-            Ok(Apart::Done(document)) => {
-                return Ok(StartupPlan::of_document(document?, origin(arguments)));
-            }
+        match read_apart(&|| read(&hanging)) {
+            Ok(Apart::Done(document)) => return document,
             Ok(Apart::Hangs { place, problem }) => {
-                let file = if place.is_empty() { origin(arguments) } else { place.clone() };
+                let file = if place.is_empty() { origin } else { &place };
                 let line = format!("{file}: {problem}");
-                let may_be_left_out = !is_reload || Hanging::is_site(&place);
-                if !may_be_left_out || !hanging.add(&place, problem) {
+                if !may_be_left_out(&place) || !hanging.add(&place, problem) {
                     return Err(line);
                 }
             }
-            Err(_) => return StartupPlan::without(arguments, former, &hanging),
+            Err(_) => return read(&hanging),
         }
     }
 }

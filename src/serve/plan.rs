@@ -271,8 +271,11 @@ pub(super) fn compile_document(arguments: &Serve) -> CompileDocument {
     let defaults = Defaults::of(arguments.unit);
     let common = user_options(arguments);
     Box::new(move |document, running| {
-        let disk = Disk::of(&common)?.without_files();
-        config_file::compile_sent(document, running, &disk, &defaults)
+        // A site whose directory does not answer refuses no change of the others.
+        last_good::without_hanging("the document", &Hanging::is_site, &|hanging| {
+            let disk = Disk::of(&common)?.without_files().without(hanging);
+            config_file::compile_sent(document, running, &disk, &defaults)
+        })
     })
 }
 

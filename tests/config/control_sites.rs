@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use harness::client::Response;
-use harness::{Server, Site, eventually, programs};
+use harness::hanging::HangingMount;
+use harness::{Server, Site, eventually, programs, requirements};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -216,6 +217,31 @@ fn sites_stay_over_restarts_and_a_reload_looks_at_their_directories() {
     assert_eq!(said(&server, "two").1, "two");
     assert_eq!(said(&server, "one").0, pid);
     assert_eq!(server.control("GET", "/config", "").succeeded(), config);
+}
+
+/// Scenario: a network drive goes away.
+#[test]
+fn a_root_that_does_not_answer_refuses_no_change_of_another_site() {
+    if !requirements::root() {
+        return;
+    }
+    let server = serving();
+    for name in ["one", "two"] {
+        server.put(&format!("/config/sites/{name}"), &values(&server, name, name));
+    }
+    let Some(hanging) = HangingMount::new(&directory(&server.site, "two")) else { return };
+    server.put("/config/sites/one/environment/WORD", &json!("new"));
+    assert_eq!(said(&server, "one").1, "new");
+    let out = server.control("GET", "/status/out", "").succeeded();
+    let is_it = |part: &&Value| part["kind"] == "site" && part["name"] == "two";
+    assert!(out.as_array().unwrap().iter().any(|part| is_it(&part)), "{out}");
+    let problem = refused(&server, "PUT", "/config/sites/two/environment/WORD", &json!("new"));
+    let root = directory(&server.site, "two").display().to_string();
+    let expected = format!("/sites/two/root: {root}: its file system has not answered for 5 s");
+    assert!(problem.starts_with(&expected), "{problem}");
+    drop(hanging);
+    server.put("/config/sites/two/environment/WORD", &json!("new"));
+    assert_eq!(said(&server, "two").1, "new");
 }
 
 #[test]
