@@ -30,12 +30,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         let root = path::absolute(directory).map_err(|error| error.to_string())?;
         let root = root.to_str().ok_or_else(|| format!("{}: is not UTF-8", root.display()))?;
         let site = json!({"hosts": host, "root": root, "htaccess": !arguments.no_htaccess});
-        let name = match host.as_str() {
-            // All sites share parts of these names.
-            "sites" | "default" => format!("host-{host}"),
-            host => host.replace('*', "all"),
-        };
-        named.insert(name, site);
+        named.insert(name_of(host, &named), site);
     }
     let mut defaults = json!({"listen": listen, "https": false});
     if let Some(workers) = arguments.workers {
@@ -60,6 +55,19 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         directories: sites.into_iter().map(|(_, directory)| directory).collect(),
         ..StartupPlan::of_document(document.to_string().into_bytes(), ORIGIN.to_owned())
     })
+}
+
+/// Returns the name of the site of a host, which no other site has.
+fn name_of(host: &str, others: &Map<String, Value>) -> String {
+    let mut name = match host {
+        // All sites share parts of these names.
+        "sites" | "default" => format!("host-{host}"),
+        host => host.replace('*', "all"),
+    };
+    while others.contains_key(&name) {
+        name.push('_');
+    }
+    name
 }
 
 /// Returns each host, in lower case, with its directory.
@@ -162,6 +170,24 @@ mod tests {
         let expected =
             [("a.example", "/a"), ("*.b.example", "/b")].map(|(h, d)| (h.to_owned(), d.into()));
         assert_eq!(sites, expected);
+    }
+
+    #[test]
+    fn sites_of_different_hosts_have_different_names() {
+        let mut named = Map::new();
+        for (host, expected) in [
+            ("*.shop.example", "all.shop.example"),
+            ("all.shop.example", "all.shop.example_"),
+            ("all.shop.example_", "all.shop.example__"),
+            ("default", "host-default"),
+            ("host-default", "host-default_"),
+            ("*", "all"),
+            ("all", "all_"),
+        ] {
+            let name = name_of(host, &named);
+            assert_eq!(name, expected);
+            named.insert(name, Value::Null);
+        }
     }
 
     #[test]
