@@ -77,7 +77,8 @@ pub fn is_shared(directory: &Path) -> bool {
 
 /// Returns true if a directory in the root directory belongs to the system.
 pub fn is_system_directory(name: &str) -> bool {
-    SYSTEM.contains(&name) || name.starts_with("lib")
+    let merged = name.strip_suffix(".usr-is-merged").unwrap_or(name);
+    SYSTEM.contains(&merged)
 }
 
 const SYSTEM: &[&str] = &[
@@ -85,6 +86,11 @@ const SYSTEM: &[&str] = &[
     "boot",
     "dev",
     "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "libo32",
+    "libx32",
     "lost+found",
     "proc",
     "root",
@@ -125,10 +131,13 @@ mod tests {
 
     #[test]
     fn what_holds_more_than_one_site_is_shared() {
-        for shared in ["/", "/etc", "/lib64", "/var", "/var/lib", "/usr/share", "/tmp", "/root"] {
+        for shared in ["/", "/etc", "/lib64", "/var", "/var/lib", "/usr/share", "/tmp", "/root"]
+            .into_iter()
+            .chain(["/lib", "/lib.usr-is-merged", "/bin.usr-is-merged"])
+        {
             assert!(is_shared(Path::new(shared)), "{shared}");
         }
-        for own in ["/srv", "/home/a", "/var/www/a", "/etc/site", "/data"] {
+        for own in ["/srv", "/home/a", "/var/www/a", "/etc/site", "/data", "/library", "/libs"] {
             assert!(!is_shared(Path::new(own)), "{own}");
         }
     }
