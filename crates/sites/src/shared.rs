@@ -9,44 +9,15 @@ use std::collections::BTreeMap;
 
 use howdah_config::include::{SHARED, SiteProblem};
 use howdah_config::{Site, SiteWorker, Template, is_request_setting};
+use howdah_sys::environment::LIBRARY_VARIABLES;
 use serde_json::{Map, Value, json};
 
 /// The variable with the name of the site. It tells the responses of sites apart in a cache, too.
 const SITE: &str = "HOWDAH_SITE";
 
-/// First parts of the names of variables that programs and libraries read, which a request cannot
-/// change. Sites that have different ones share no application.
-const OF_PROCESS: [&str; 29] = [
-    "DD_",
-    "GCONV_",
-    "GLIBC_",
-    "HOME",
-    "ICU_",
-    "JAVA_",
-    "LANG",
-    "LC_",
-    "LD_",
-    "LOCPATH",
-    "LOGNAME",
-    "MAGICK_",
-    "MALLOC_",
-    "NEW_RELIC_",
-    "NLS_",
-    "ODBC",
-    "OPENSSL_",
-    "ORACLE_",
-    "OTEL_",
-    "PATH",
-    "PHP",
-    "SASL_",
-    "SHELL",
-    "SSL_",
-    "TMP",
-    "TZ",
-    "USER",
-    "USE_ZEND_",
-    "ZEND_",
-];
+/// First parts of the names of variables that programs read, which a request cannot change, nor
+/// those that are [`LIBRARY_VARIABLES`]. Sites that have different ones share no application.
+const OF_PROCESS: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMP", "TZ", "USER"];
 
 /// Variables of CGI that a variable of a request would replace.
 const OF_CGI: [&str; 14] = [
@@ -133,8 +104,9 @@ pub(crate) fn rename(part: &mut Value, old: &str, new: &str) {
 /// Returns true for a variable that scripts get in the same way with each request.
 fn is_request_variable(name: &str, value: &str) -> bool {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let starts = |all: &[&str]| all.iter().any(|first| name.starts_with(first));
-    is_plain && !name.is_empty() && !value.is_empty() && !starts(&OF_PROCESS) && !starts(&OF_CGI)
+    let mut others = OF_PROCESS.iter().chain(&LIBRARY_VARIABLES).chain(&OF_CGI);
+    let is_other = others.any(|first| name.starts_with(first));
+    is_plain && !name.is_empty() && !value.is_empty() && !is_other
 }
 
 /// Removes members of an object of texts, and the object if it becomes empty. Returns the members.

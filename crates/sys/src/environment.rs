@@ -3,6 +3,32 @@
 use std::ffi::OsStr;
 use std::io;
 
+/// First parts of the names of variables that libraries and extensions of PHP read while they
+/// start.
+pub const LIBRARY_VARIABLES: [&str; 21] = [
+    "DD_",
+    "GCONV_",
+    "GLIBC_",
+    "ICU_",
+    "JAVA_",
+    "LC_",
+    "LD_",
+    "LOCPATH",
+    "MAGICK_",
+    "MALLOC_",
+    "NEW_RELIC_",
+    "NLS_",
+    "ODBC",
+    "OPENSSL_",
+    "ORACLE_",
+    "OTEL_",
+    "PHP",
+    "SASL_",
+    "SSL_",
+    "USE_ZEND_",
+    "ZEND_",
+];
+
 /// Replaces all environment variables. Error: a name or value that the environment cannot hold.
 ///
 /// # Panics

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 
+use howdah_sys::environment::LIBRARY_VARIABLES;
 use howdah_sys::protected::protected;
 use howdah_wire::messages::ApplicationSpec;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -57,31 +58,6 @@ const APPLIED_LATER: [&str; 32] = [
 const NOT_APPLIED_LATER: [&str; 3] =
     ["opcache.enable", "opcache.enable_cli", "opcache.huge_code_pages"];
 
-/// First parts of the names of variables that libraries and extensions read while they start.
-const VARIABLES: [&str; 21] = [
-    "DD_",
-    "GCONV_",
-    "GLIBC_",
-    "ICU_",
-    "JAVA_",
-    "LC_",
-    "LD_",
-    "LOCPATH",
-    "MAGICK_",
-    "MALLOC_",
-    "NEW_RELIC_",
-    "NLS_",
-    "ODBC",
-    "OPENSSL_",
-    "ORACLE_",
-    "OTEL_",
-    "PHP",
-    "SASL_",
-    "SSL_",
-    "USE_ZEND_",
-    "ZEND_",
-];
-
 /// Returns the key of the application for which it needs a start of PHP of its own; `None` if a
 /// zygote can fork its prototype.
 pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
@@ -113,7 +89,7 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
         Some(format!("options/{part}/{}", found.0))
     });
     setting.or_else(|| {
-        let is_read = |name: &str| VARIABLES.iter().any(|first| name.starts_with(first));
+        let is_read = |name: &str| LIBRARY_VARIABLES.iter().any(|first| name.starts_with(first));
         let (name, _) = spec.environment.iter().find(|(name, _)| is_read(name))?;
         Some(format!("environment/{name}"))
     })
