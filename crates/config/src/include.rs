@@ -55,7 +55,7 @@ pub use sent::{
     Compiled, check_sent, compile_sent, compiled_part, has_sites, is_in_sites, is_made_by_server,
     sent, source_of_site,
 };
-pub use shared::{SHARED, application_of_site, sites_of_application};
+pub use shared::{SHARED, application_of_site, sites_by_application};
 pub use site_files::{SiteFiles, site_files, with_only_sites};
 pub use sites::{SiteParts, SiteProblem, http_only, switch_on_https};
 pub use tables::{expand_tables, watched_by_tables};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use howdah_config::include::{application_of_site, sites_of_application};
+use howdah_config::include::{application_of_site, sites_by_application};
 use serde_json::Value;
 
 use super::document::{Document, Running};
@@ -82,6 +82,7 @@ pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failu
         return Err(Failure::Unreachable(format!("no server with {document} runs")));
     };
     let config = client.compiled()?;
+    let sharing = sites_by_application(&config);
     let mut failures = Vec::new();
     let mut restarted = BTreeSet::new();
     for name in names {
@@ -91,8 +92,8 @@ pub(super) fn restart(document: &Document, names: &[String]) -> Result<(), Failu
             write_out(&format!("{name}: has no PHP to restart\n"))?;
             continue;
         };
-        let sharing = sites_of_application(&config, application);
-        let others: Vec<_> = sharing.into_iter().filter(|other| other != name).collect();
+        let others = sharing.get(application).into_iter().flatten();
+        let others: Vec<_> = others.filter(|other| *other != name).map(String::as_str).collect();
         let with = match (application == name, &*others) {
             (true, _) => String::new(),
             (false, []) => ", which shares its PHP with no other site at present".to_owned(),

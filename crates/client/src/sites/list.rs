@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use howdah_config::include::{application_of_site, sites_of_application, source_of_site};
+use howdah_config::include::{application_of_site, sites_by_application, source_of_site};
 use howdah_questions::{CertificateStatus, Named, PartStatus, SiteTraffic, Status};
+use howdah_text::date::MONTHS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -72,9 +73,12 @@ struct Pool {
 }
 
 /// What the server says.
+#[derive(Default)]
 pub(super) struct Facts<'a> {
     status: Option<&'a Status>,
     config: Value,
+    /// Names of sites by the application that they have.
+    sharing: BTreeMap<String, Vec<String>>,
     pools: Named<Pool>,
 }
 
@@ -83,10 +87,12 @@ impl Facts<'_> {
     pub(super) fn of(document: &Document) -> Facts<'_> {
         let running = document.server.as_ref();
         let config = running.and_then(|Running { client, .. }| client.compiled().ok());
+        let config = config.unwrap_or_default();
         let pools = running.and_then(|Running { client, .. }| client.get("/pools").ok());
         Facts {
             status: running.map(|running| &running.status),
-            config: config.unwrap_or_default(),
+            sharing: sites_by_application(&config),
+            config,
             pools: pools.unwrap_or_default(),
         }
     }
@@ -111,8 +117,8 @@ impl Facts<'_> {
         // Processes, memory and requests are those of all sites that share the application.
         let application_name = application_of_site(&self.config, name).unwrap_or(name);
         let is_shared = application_name != name;
-        let others = is_shared.then(|| sites_of_application(&self.config, application_name));
-        let others = others.into_iter().flatten().filter(|other| *other != name);
+        let sharing = self.sharing.get(application_name).filter(|_| is_shared);
+        let others = sharing.into_iter().flatten().filter(|other| *other != name);
         let application = self.status.and_then(|one| one.applications.get(application_name));
         let php = self.status.and_then(|status| status.php.get(application_name));
         let own = application.and_then(|application| application.problem.clone());
@@ -139,7 +145,7 @@ impl Facts<'_> {
             user: text("user"),
             php: application.and_then(|_| self.php(application_name)),
             shared: is_shared.then(|| application_name.to_owned()),
-            shared_with: others.map(str::to_owned).collect(),
+            shared_with: others.cloned().collect(),
             processes: application.map(|application| application.processes.running),
             memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
             requests: self.pools.get(application_name).and_then(|pool| pool.accepted_conn),
@@ -288,8 +294,6 @@ fn hosts_of(row: &Row) -> String {
 
 /// Returns the day of an HTTP date, such as `2027-02-21`.
 fn date(http: &str) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let words: Vec<_> = http.split_whitespace().collect();
     let read = |words: &[&str]| {
         let [_, day, month, year, ..] = words else { return None };
@@ -352,7 +356,7 @@ mod tests {
             "routes": {"a": [], "b": [], "c": []},
             "applications": {"a": {"type": "php"}},
         });
-        let facts = Facts { status: Some(&status), config, pools: Named::default() };
+        let facts = Facts { status: Some(&status), config, ..Facts::default() };
         assert_eq!(problem_of(&status, Path::new("/s/a.json")).as_deref(), Some("no root"));
         assert_eq!(problem_of(&status, Path::new("/s/b.json")), None);
         let site = |host: &str| json!({"hosts": host, "root": "/r"});
@@ -370,7 +374,7 @@ mod tests {
         assert_eq!(facts.row("d", &site("d"), None, Row::default()).state, "new");
         let wrong = |name| facts.row(name, &site("d"), Some("no".into()), Row::default()).state;
         assert_eq!((wrong("c").as_str(), wrong("d").as_str()), ("former", "problem"));
-        let none = Facts { status: None, config: Value::Null, pools: Named::default() };
+        let none = Facts::default();
         let row = serde_json::to_value(none.row("a", &site("a"), None, Row::default())).unwrap();
         assert_eq!(row, json!({"name": "a", "state": "stopped", "hosts": ["a"], "root": "/r"}));
     }

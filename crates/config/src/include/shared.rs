@@ -3,6 +3,8 @@
 //! Each of the sites has the same definition, under a name that is made from it. The first one adds
 //! it to the document, the others find it there.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::Reading;
@@ -23,14 +25,18 @@ pub fn application_of_site<'d>(document: &'d Value, site: &str) -> Option<&'d st
     applications.keys().find(is_used).map(String::as_str)
 }
 
-/// Returns the names of the sites of a document that have this application, sorted.
-pub fn sites_of_application<'d>(document: &'d Value, application: &str) -> Vec<&'d str> {
+/// Returns the names of the sites of a document by the application that they have, sorted.
+pub fn sites_by_application(document: &Value) -> BTreeMap<String, Vec<String>> {
     let routes = document.get("routes").and_then(Value::as_object);
-    let names = routes.into_iter().flatten().map(|(name, _)| name.as_str());
-    let is_of = |name: &&str| application_of_site(document, name) == Some(application);
-    let mut names: Vec<_> = names.filter(|name| !name.contains('/')).filter(is_of).collect();
-    names.sort_unstable();
-    names
+    let names = routes.into_iter().flatten().map(|(name, _)| name);
+    let mut sites = BTreeMap::<_, Vec<_>>::new();
+    for name in names.filter(|name| !name.contains('/')) {
+        if let Some(application) = application_of_site(document, name) {
+            sites.entry(application.to_owned()).or_default().push(name.clone());
+        }
+    }
+    sites.values_mut().for_each(|names| names.sort_unstable());
+    sites
 }
 
 /// Returns true if a part of a document passes requests to an application that sites share.
@@ -103,8 +109,8 @@ mod tests {
         assert_eq!(of("b"), Some("shared:wp:1"));
         assert_eq!(of("c"), Some("shared:wp:11"));
         assert_eq!((of("d"), of("e")), (None, None));
-        let sites = |application| sites_of_application(&document, application);
-        assert_eq!((sites("a"), sites("shared:wp:1")), (vec!["a"], vec!["b"]));
-        assert_eq!((sites("shared:wp:11"), sites("x")), (vec!["c"], vec![]));
+        let sites = [("a", "a"), ("shared:wp:1", "b"), ("shared:wp:11", "c")];
+        let sites = sites.map(|(name, site)| (name.to_owned(), vec![site.to_owned()]));
+        assert_eq!(sites_by_application(&document), BTreeMap::from(sites));
     }
 }
