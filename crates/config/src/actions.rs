@@ -61,7 +61,6 @@ impl Config {
         named
     }
 
-    /// Returns the names of the settings of PHP that actions have, in order.
     /// Returns the files and directories of shares, error pages and passwords.
     pub fn action_paths(&self) -> Vec<RouterPath> {
         let mut all = Vec::new();

@@ -51,9 +51,8 @@ pub enum Command {
 
 impl Command {
     /// Returns true if an administrator looks for it in the log: a change of the configuration or
-    /// of the certificates, a restart, a reload or
-    /// a profile. An upgrade has lines of its own, and purges come
-    /// too often.
+    /// of the certificates, a restart, a reload or a profile. An upgrade has lines of its own,
+    /// and purges come too often.
     pub fn is_logged(&self) -> bool {
         matches!(
             self,
