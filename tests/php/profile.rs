@@ -259,6 +259,14 @@ fn what_cannot_be_profiled_is_told() {
     assert!(none.contains("the configuration has no application \"blog\""), "{none}");
     let idle = failed(&["site", "--seconds", "1", "--url", "/x"], 1);
     assert!(idle.contains("no script of \"site\" has begun to run for /x"), "{idle}");
+    // A refused profile takes no former one away, and leaves no file.
+    let [former, new] = ["former.svg", "new.svg"].map(|name| server.site.data().join(name));
+    fs::write(&former, "kept").unwrap();
+    for file in [&former, &new] {
+        failed(&["blog", "--output", file.to_str().unwrap()], 1);
+    }
+    assert_eq!(fs::read_to_string(&former).unwrap(), "kept");
+    assert!(!new.exists());
     failed(&["site", "--seconds", "301"], 2);
     failed(&["site", "--url", "x"], 2);
     eventually("one of two is refused", || {

@@ -8,8 +8,9 @@ mod svg;
 mod tests;
 mod tree;
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use howdah_questions::Profile;
@@ -40,7 +41,7 @@ pub(super) fn run(client: Client, args: &ProfileArgs) -> Result<(), Failure> {
         None => None,
     };
     // Before the server works for it.
-    let mut file = output.map(|path| create(&path).map(|file| (file, path))).transpose()?;
+    let mut file = output.map(OutputFile::open).transpose()?;
     let clock = if args.cpu { "processor" } else { "wall" };
     let url = args.url.as_deref().unwrap_or_default();
     let order = json!({"seconds": args.seconds, "url": url, "clock": clock});
@@ -59,10 +60,9 @@ pub(super) fn run(client: Client, args: &ProfileArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::Failed(format!("the profile cannot be written: {error}")))?,
     };
     let place = match &mut file {
-        Some((file, path)) => {
-            let written = file.write_all(&bytes).and_then(|()| file.flush());
-            written.map_err(|error| failed(path, &error))?;
-            format!("; written to {}", printable(&path.display().to_string()))
+        Some(file) => {
+            file.write(&bytes)?;
+            format!("; written to {}", printable(&file.path.display().to_string()))
         }
         None => {
             let mut stdout = std::io::stdout().lock();
@@ -78,8 +78,39 @@ pub(super) fn run(client: Client, args: &ProfileArgs) -> Result<(), Failure> {
     if profile.ticks == 0 { Err(Failure::Failed(nothing(&profile, args))) } else { Ok(()) }
 }
 
-fn create(path: &Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create(path).map_err(|error| failed(path, &error))
+/// The file for the profile. A former content stays until there is a new one; a new file is removed
+/// if nothing was written.
+struct OutputFile {
+    file: File,
+    path: PathBuf,
+    is_empty: bool,
+}
+
+impl OutputFile {
+    fn open(path: PathBuf) -> Result<Self, Failure> {
+        let is_empty = !path.exists();
+        let file = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| failed(&path, &error))?;
+        Ok(OutputFile { file, path, is_empty })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.is_empty = false;
+        let emptied = self.file.metadata().and_then(|found| {
+            // Not a pipe or a device.
+            if found.is_file() { self.file.set_len(0) } else { Ok(()) }
+        });
+        let written = emptied.and_then(|()| self.file.write_all(bytes));
+        written.map_err(|error| failed(&self.path, &error))
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if self.is_empty {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
