@@ -188,6 +188,10 @@ pub struct Serve {
     /// abstract sockets (unix:@NAME), which every program of the machine can reach
     #[arg(long, value_name = "FILE")]
     pub control_token_file: Option<PathBuf>,
+    /// Socket on which users of sites may ask about their own sites (howdah top, requests, profile),
+    /// such as unix:/run/howdah/sites.sock, where the commands look for it [default: none]
+    #[arg(long, value_name = "ADDRESS")]
+    pub site_users: Option<String>,
     /// Serve over https for development, with a certificate of a local authority
     #[arg(long, conflicts_with = "config")]
     pub tls: bool,

@@ -83,6 +83,7 @@ fn serve(
         *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
     }
     let mut control_token = control_access::read_token(&arguments)?;
+    control_access::check_site_users(&arguments, credentials::is_root())?;
     let state_problem =
         directories::check_format(arguments.common.state.as_deref(), arguments.strict)?;
     let inherited = service.descriptors.into_iter();
@@ -188,6 +189,7 @@ fn serve(
         tmp: tmp.path,
         control: arguments.control.clone(),
         default_controls,
+        site_users: arguments.site_users.clone(),
         unit_defaults: arguments.unit,
         control_token,
         mail_file: mail_to::file(arguments.mail_to.as_deref())?,

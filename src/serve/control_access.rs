@@ -24,6 +24,23 @@ fn check_control(address: &str) -> Result<(), String> {
     ))
 }
 
+/// Checks the address of the socket for users of sites, whom the kernel must know by different ids.
+pub(super) fn check_site_users(arguments: &Serve, is_root: bool) -> Result<(), String> {
+    let Some(address) = &arguments.site_users else { return Ok(()) };
+    let advice = match address.strip_prefix("unix:") {
+        Some(path) if !path.starts_with('/') => "write unix: and an absolute path",
+        None => "write unix:PATH: the kernel tells the user of a connection only on unix sockets",
+        Some(_) if arguments.control.as_ref() == Some(address) => {
+            "it is the address of the control API; choose another one"
+        }
+        Some(_) if !is_root => {
+            "only a server that root has started has sites of several users; leave it out"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(format!("--site-users {address}: {advice}"))
+}
+
 /// Checks the address of the control API and reads the token of `--control-token-file`.
 pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
     const OPTION: &str = "--control-token-file";
@@ -56,6 +73,24 @@ pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_of_sites_have_a_socket_of_their_own() {
+        let check = |address: &str, is_root| {
+            let arguments = Serve {
+                site_users: Some(address.to_owned()),
+                control: Some("unix:/run/c.sock".to_owned()),
+                ..Serve::default()
+            };
+            check_site_users(&arguments, is_root)
+        };
+        assert_eq!(check("unix:/run/sites.sock", true), Ok(()));
+        for bad in ["unix:@x", "unix:run/x", "unix:", "/run/x", "127.0.0.1:8", "unix:/run/c.sock"] {
+            assert!(check(bad, true).unwrap_err().contains("--site-users"), "{bad}");
+        }
+        assert!(check("unix:/run/sites.sock", false).unwrap_err().contains("root"));
+        assert_eq!(check_site_users(&Serve::default(), false), Ok(()));
+    }
 
     #[test]
     fn the_control_api_is_not_offered_to_other_machines() {

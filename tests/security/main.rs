@@ -37,6 +37,7 @@ mod resources;
 mod router_sandbox;
 mod sandbox;
 mod setup;
+mod site_users;
 mod streams;
 mod terminals;
 mod unread_files;
@@ -61,7 +62,9 @@ fn with_one_user_for_all_sites_an_attack_costs_its_own_application_only() {
 #[test]
 fn with_a_user_for_each_site_an_attack_costs_its_own_application_only() {
     contained("with_a_user_for_each_site_an_attack_costs_its_own_application_only", |world| {
-        let server = Plan::new(world).user_for_each().serve();
+        let plan = Plan::new(world).user_for_each();
+        let address = format!("unix:{}", plan.base().join("sites.sock").display());
+        let server = plan.argument("--site-users").argument(&address).serve();
         assert!(server.others().contains_key("zygote"));
         server.withstands_everything();
     });

@@ -15,7 +15,8 @@ use harness::tls::Authority;
 use harness::{Server, Site, eventually, free_address, merge, open_to_all};
 
 /// Scripts of the site that attacks.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
+    "ask.php",
     "attack.php",
     "connections.php",
     "crash.php",
@@ -108,6 +109,12 @@ impl<'w> Plan<'w> {
     /// Adds an argument to the command line.
     pub fn argument(mut self, argument: &str) -> Self {
         self.site = self.site.argument(argument);
+        self
+    }
+
+    /// Adds a file of the site that does not attack.
+    pub fn file(mut self, name: &str, content: String) -> Self {
+        self.site = self.site.file(name, content);
         self
     }
 

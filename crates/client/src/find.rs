@@ -8,6 +8,7 @@ use crate::args::{DEFAULT_CONTROL, Server};
 use crate::client::Client;
 use crate::failure::Failure;
 use howdah_control::socket;
+use howdah_sys::credentials;
 
 /// Returns a client of the given server, or of the only server of this user.
 pub(super) fn connect(server: &Server) -> Result<Client, Failure> {
@@ -16,6 +17,30 @@ pub(super) fn connect(server: &Server) -> Result<Client, Failure> {
         Some(address) => Client::new(address, token_file),
         None => only(token_file),
     }
+}
+
+/// Returns a client for a question that users of sites may ask about their own sites, too: of the
+/// server's control socket if this user may use it, otherwise of the socket for users of sites.
+pub(super) fn connect_as_site_user(server: &Server) -> Result<Client, Failure> {
+    let found = connect(server);
+    let is_usable = match &found {
+        Ok(client) => client.probe().is_ok(),
+        // More than one server.
+        Err(Failure::Failed(_)) => true,
+        Err(_) => false,
+    };
+    if is_usable || server.control.is_some() || credentials::is_root() {
+        return found;
+    }
+    let client = Client::new(&socket::site_users(), None)?;
+    if client.probe().is_ok() {
+        return Ok(client);
+    }
+    Err(Failure::Unreachable(format!(
+        "no server of this user answers, and none at {} for users of sites: ask as the user who has \
+         started the server (a service: with sudo), or start it with --site-users",
+        client.address()
+    )))
 }
 
 /// Returns a client of the server of this user, if there is exactly one.

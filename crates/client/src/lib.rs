@@ -42,7 +42,7 @@ pub use args::{Command, DEFAULT_CONTROL};
 use args::{ConfigArgs, ConfigCommand, LimitsCommand, RestartArgs};
 use client::{Client, encode};
 use failure::Failure;
-use find::connect;
+use find::{connect, connect_as_site_user};
 use output::{json_text, print_outcome, write_out};
 pub use sites::{Machine, Problem, Severity};
 
@@ -89,7 +89,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
             }
         }
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
-        Command::Profile(args) => profile::run(connect(&args.server)?, &args),
+        Command::Profile(args) => profile::run(connect_as_site_user(&args.server)?, &args),
         Command::Reload(args) => {
             let client = connect(&args.server)?;
             let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };
@@ -119,7 +119,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
             }
         }
         Command::Top(args) => {
-            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
+            let client = connect_as_site_user(&args.server)?.with_timeout(STATUS_TIMEOUT);
             top::run(&client, &args)
         }
         Command::Upgrade(args) => {

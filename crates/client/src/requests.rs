@@ -10,7 +10,7 @@ use crate::STATUS_TIMEOUT;
 use crate::args::requests::RequestsArgs;
 use crate::client::{Client, encode};
 use crate::failure::Failure;
-use crate::find::connect;
+use crate::find::connect_as_site_user;
 use crate::output::{printable, write_out};
 
 /// Interval between two questions while requests are followed.
@@ -21,7 +21,7 @@ const MAX_FOLLOWED: usize = 10_000;
 
 /// Runs the command.
 pub(super) fn run(args: &RequestsArgs) -> Result<(), Failure> {
-    let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
+    let client = connect_as_site_user(&args.server)?.with_timeout(STATUS_TIMEOUT);
     let mut next = show(&client, &target(args, "", args.number), args.json)?;
     if !args.follow {
         return Ok(());

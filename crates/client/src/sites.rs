@@ -73,6 +73,11 @@ pub enum Severity {
 
 /// Runs a command about sites.
 pub(super) fn run(args: SiteArgs, machine: &dyn Machine) -> Result<(), Failure> {
+    if let SiteCommand::Logs { name, follow, lines } = &args.command
+        && let Some(outcome) = logs::as_site_user(&args, name, *follow, *lines)
+    {
+        return outcome;
+    }
     let document = || Document::open(&args.server, args.config.as_deref(), machine);
     match args.command {
         SiteCommand::Add(add) => add::run(document()?, &add, machine),

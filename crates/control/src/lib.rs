@@ -26,6 +26,7 @@ mod certificate;
 mod change;
 mod command;
 mod guard;
+mod own_sites;
 mod path;
 mod print;
 mod private_key;

@@ -33,7 +33,7 @@ use howdah_wire::messages::{FromControl, ToControl};
 use tokio::sync::Notify;
 
 use activity::Activity;
-use api::ApiOptions;
+use api::{ApiOptions, SiteUsers};
 use limits::MAX_TEXT;
 use router::Router;
 use supervisor::{Supervisor, Upgraded};
@@ -78,6 +78,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         token,
         sandbox,
         refused,
+        has_site_users,
     } = hello
     else {
         return Err(std::io::Error::other(
@@ -108,8 +109,10 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         });
     };
     listen();
+    let for_site_users = if has_site_users { next() } else { None };
     let listener = next();
-    let mut idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
+    let has_socket = listener.is_some() || for_site_users.is_some();
+    let mut idle_time = if has_socket { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
     let activity = Rc::new(Activity::default());
     let options = ApiOptions {
         listener,
@@ -127,6 +130,10 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         log: Arc::clone(&log),
     };
     let api = api::start(options);
+    let site_users = SiteUsers::new(&api);
+    if let Some(socket) = for_site_users {
+        site_users.listen(socket);
+    }
     let (reload, reload_tables) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
     {
         let (api, reload) = (Rc::clone(&api), Rc::clone(&reload_tables));
@@ -172,10 +179,15 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                         listen();
                     }
                 }
-                (ToControl::Listening {}, descriptors) => {
-                    if let Some(listener) = descriptors.into_iter().next() {
-                        api.listen(listener);
+                (ToControl::Listening { is_for_site_users }, descriptors) => {
+                    match descriptors.into_iter().next() {
+                        Some(listener) if is_for_site_users => site_users.listen(listener),
+                        Some(listener) => api.listen(listener),
+                        None => {}
                     }
+                }
+                (ToControl::UsersFound { error }, descriptors) => {
+                    supervisor.users_found(error, descriptors);
                 }
                 (ToControl::Ping { number }, _) => supervisor.tell(&FromControl::Pong { number })?,
                 (ToControl::Replaced { at, reason }, _) => api.process_replaced(at, reason),
@@ -185,6 +197,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                     let upgraded = Upgraded { pid, version };
                     supervisor.upgrade_ended(&if is_replaced { Ok(upgraded) } else { Err(error) });
                     if is_replaced {
+                        site_users.stop();
                         api.stop_accepting();
                         idle_time = Duration::ZERO;
                     }
@@ -194,6 +207,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
             // Another process answers with the next router. The supervisor lets this one live only
             // for a client that waits for the end of an upgrade.
             () = router_gone.notified() => {
+                site_users.stop();
                 api.stop_accepting();
                 idle_time = Duration::ZERO;
             }

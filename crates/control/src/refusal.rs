@@ -19,6 +19,8 @@ pub enum Refusal {
         /// The limit.
         detail: String,
     },
+    /// The socket for users of sites has no such command.
+    ForAdministrators,
     /// The request names a host that is not this machine.
     ForeignHost,
     /// The request has a header field that only browsers send.
@@ -99,12 +101,24 @@ pub enum Refusal {
     },
     /// There is no certificate bundle of this name.
     NoSuchCertificate,
+    /// No application runs as the user who asks.
+    NoOwnSite,
+    /// The user who asks has no site or application of this name.
+    NoSuchOwnSite {
+        /// The name.
+        name: String,
+    },
     /// There is no value at the path in the status or in a certificate bundle.
     NoSuchPath,
     /// There is no value at the path.
     NoSuchValue,
     /// The value at the path is no array, so values cannot be appended to it.
     NotAnArray,
+    /// The user has too many connections or profiles.
+    TooMuchAtOnce {
+        /// The limit.
+        detail: String,
+    },
     /// The request does not carry the token.
     Unauthorized,
     /// The request could not be read: its head is malformed, or its body did not arrive whole. An

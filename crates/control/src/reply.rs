@@ -171,6 +171,10 @@ impl From<Refusal> for Reply {
             Refusal::DocumentTooLarge { detail } => {
                 error(400, "Invalid configuration.").detail(detail)
             }
+            Refusal::ForAdministrators => error(403, "Only for administrators.").detail(
+                "this socket answers the user of a site: the status, the last requests, the pools \
+                 and profiles of that site; ask as the user who has started the server (with sudo)",
+            ),
             Refusal::ForeignHost => error(403, "Request for another host.").detail(
                 "over TCP, this API answers only to localhost and loopback addresses in \"Host\"",
             ),
@@ -235,11 +239,19 @@ impl From<Refusal> for Reply {
                 })
             }
             Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
+            Refusal::NoOwnSite => error(403, "No site of this user.").detail(
+                "no application of the configuration has the user who asks as its \"user\"",
+            ),
+            Refusal::NoSuchOwnSite { name } => error(404, "Value doesn't exist.").detail(format!(
+                "no site \"{name}\" has the user who asks as its \"user\"; administrators see all \
+                 sites (with sudo)"
+            )),
             Refusal::NoSuchPath => error(404, "Invalid path."),
             Refusal::NoSuchValue => error(404, "Value doesn't exist."),
             Refusal::NotAnArray => error(405, "Method isn't allowed.")
                 .detail("only an array can be appended to")
                 .allowing("GET, PUT, DELETE"),
+            Refusal::TooMuchAtOnce { detail } => error(429, "Too much at once.").detail(detail),
             Refusal::Unauthorized => Reply {
                 authenticate: Some("Bearer"),
                 ..error(401, "Token required.").detail(

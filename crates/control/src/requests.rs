@@ -22,7 +22,7 @@ pub(crate) fn read(target: &[u8]) -> Result<Question, Refusal> {
         let value = value.and_then(|value| String::from_utf8(value).ok());
         let value = value.ok_or_else(|| invalid("a value is not valid UTF-8".to_owned()))?;
         match name {
-            b"site" => filter.site = Some(value),
+            b"site" => filter.sites = Some(vec![value]),
             b"after" => filter.after = value,
             b"status" => filter.status = Some(status(&value)?),
             b"slow" => filter.min_us = micros(&value)?,
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(filter("/requests?&"), usual);
         let all = filter("/requests?site=a%20b+c&status=5xx&slow=0.25&limit=7&after=1-2");
         let expected = RequestFilter {
-            site: Some("a b c".to_owned()),
+            sites: Some(vec!["a b c".to_owned()]),
             status: Some((500, 599)),
             min_us: 250_000,
             after: "1-2".to_owned(),

@@ -1,8 +1,11 @@
 //! The default control socket of a server, and the search for it by the commands.
 //!
 //! The sockets of all servers of a user are in one directory, `/run/howdah` for root. The first
-//! server has `control.sock`; names of further ones contain the process id. Only the user may enter
-//! the directory and connect.
+//! server has `control.sock`; names of further ones contain the process id. Only the user may
+//! connect.
+//!
+//! A server of root may have another socket, on which every user may connect and ask about sites of
+//! its own ([`site_users`]).
 //!
 //! Without root, scripts run as the user of the server. So requests carry a token from a file that
 //! sandboxed scripts cannot read.
@@ -23,6 +26,9 @@ const ROOT: &str = "/run/howdah";
 /// The default state directory of root.
 const ROOT_STATE: &str = "/var/lib/howdah";
 
+/// Name of the socket for users of sites.
+const SITE_USERS: &str = "sites.sock";
+
 /// Environment variable with another directory.
 const VARIABLE: &str = "HOWDAH_RUNTIME_DIR";
 
@@ -38,6 +44,12 @@ pub fn directory() -> Option<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
     let runtime = named("XDG_RUNTIME_DIR").or_else(|| usual.is_dir().then_some(usual));
     runtime.map(|runtime| runtime.join("howdah"))
+}
+
+/// Returns the address at which the commands look for the socket for users of sites.
+pub fn site_users() -> String {
+    let directory = named(VARIABLE).unwrap_or_else(|| ROOT.into());
+    format!("unix:{}/{SITE_USERS}", directory.display())
 }
 
 /// Returns true if an address is that of a socket in the default directory.
@@ -138,7 +150,7 @@ fn own_token() -> Result<Token, String> {
     token_file::read("the token of the control socket,", &path)
 }
 
-/// Returns the sockets in the directory and in those in it, stale ones included. The service
+/// Returns the control sockets in the directory and in those in it, stale ones included. The service
 /// manager gives each server of a template a directory below that of all servers
 /// (`howdah@.service`).
 pub fn sockets() -> Vec<String> {
@@ -150,7 +162,9 @@ fn sockets_in(directory: &Path) -> Vec<String> {
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let below = list(directory).filter(is_directory).flat_map(|entry| list(&entry.path()));
     let paths = list(directory).chain(below).map(|entry| entry.path());
-    let is_socket = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sock");
+    let is_socket = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "sock") && !path.ends_with(SITE_USERS)
+    };
     let mut names: Vec<_> = paths
         .filter(is_socket)
         .filter_map(|path| path.to_str().map(|path| format!("unix:{path}")))
@@ -169,7 +183,7 @@ mod tests {
     fn sockets_of_a_template_are_found_beside_the_others() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("blog")).unwrap();
-        for name in ["control.sock", "other.txt", "blog/control.sock"] {
+        for name in ["control.sock", "other.txt", "sites.sock", "blog/control.sock"] {
             File::create(dir.path().join(name)).unwrap();
         }
         let found = sockets_in(dir.path());

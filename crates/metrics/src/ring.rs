@@ -143,8 +143,8 @@ impl KeptRequest {
 /// Which requests of a ring are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The site; any if `None`.
-    pub site: Option<String>,
+    /// The sites; any if `None`.
+    pub sites: Option<Vec<String>>,
     /// The first and the last status; any if `None`.
     pub status: Option<(u16, u16)>,
     /// Minimum time of the whole request in microseconds.
@@ -159,9 +159,10 @@ impl Filter {
     fn matches(&self, request: &KeptRequest) -> bool {
         request.whole >= self.min_time
             && self.status.is_none_or(|(first, last)| (first..=last).contains(&request.status))
-            && self.site.as_ref().is_none_or(|site| {
-                let site = site.as_bytes();
-                request.texts().site == site.get(..MAX_NAME).unwrap_or(site)
+            && self.sites.as_ref().is_none_or(|sites| {
+                let kept = request.texts().site;
+                let is_kept = |site: &[u8]| kept == site.get(..MAX_NAME).unwrap_or(site);
+                sites.iter().any(|site| is_kept(site.as_bytes()))
             })
     }
 }

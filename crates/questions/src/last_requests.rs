@@ -11,8 +11,8 @@ pub const MAX_REQUESTS: usize = 10_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestFilter {
-    /// The site; any if `None`.
-    pub site: Option<String>,
+    /// The sites; any if `None`.
+    pub sites: Option<Vec<String>>,
     /// The first and the last status; any if `None`.
     pub status: Option<(u16, u16)>,
     /// Minimum time of a request in microseconds.

@@ -26,7 +26,12 @@ pub(crate) struct Control {
 }
 
 /// Returns the first message. `refused`: since when the document at its source is refused, and why.
-pub(crate) fn hello(options: &Options, refused: Option<(u64, String)>) -> ToControl {
+/// `has_site_users`: there is a socket for users of sites.
+pub(crate) fn hello(
+    options: &Options,
+    refused: Option<(u64, String)>,
+    has_site_users: bool,
+) -> ToControl {
     ToControl::Hello {
         address: options.control.clone().unwrap_or_default(),
         origin: options.origin.clone(),
@@ -35,26 +40,36 @@ pub(crate) fn hello(options: &Options, refused: Option<(u64, String)>) -> ToCont
         token: options.control_token.clone(),
         sandbox: options.sandbox,
         refused,
+        has_site_users,
     }
 }
 
-/// Starts the control process. `router` is its end of the socket to the router, `listener` the
-/// listening socket of the control API.
+/// The sockets of a control process.
+pub(crate) struct ControlSockets<'a> {
+    /// Its end of the socket to the router.
+    pub(crate) router: BorrowedFd<'a>,
+    /// The socket for users of sites.
+    pub(crate) site_users: Option<BorrowedFd<'a>>,
+    /// The listening socket of the control API.
+    pub(crate) listener: Option<BorrowedFd<'a>>,
+}
+
+/// Starts the control process.
 pub(crate) fn start(
     options: &Options,
     hello: &ToControl,
     document: &[u8],
     certificates: &Certificates,
     log: &Log,
-    router: &OwnedFd,
-    listener: Option<BorrowedFd<'_>>,
+    sockets: &ControlSockets<'_>,
 ) -> io::Result<Control> {
     let (pid, socket) = unprivileged::start(Kind::Control, options, log)?;
     let document = memory_file("document", document)?;
     let bundles = memory_file("certificates", &certificates.encode(|_| true))?;
     let log = log.handle()?;
-    let mut descriptors = vec![log.as_fd(), document.as_fd(), bundles.as_fd(), router.as_fd()];
-    descriptors.extend(listener);
+    let mut descriptors = vec![log.as_fd(), document.as_fd(), bundles.as_fd(), sockets.router];
+    descriptors.extend(sockets.site_users);
+    descriptors.extend(sockets.listener);
     packet::send(&socket, &hello.encode(), &descriptors)?;
     Ok(Control { pid, socket, started: Instant::now() })
 }

@@ -1,6 +1,8 @@
 //! Tasks that open and read files, as a process of [`file_helpers`](crate::file_helpers) carries
 //! them out.
 
+use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_questions::Usage;
+use howdah_sys::credentials::Credentials;
 use howdah_sys::{full_disk, regular_file};
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
@@ -88,6 +91,8 @@ pub(crate) enum Task {
     CheckApplications(Vec<CheckedApplication>),
     /// Looks up the users of running applications, which have these numbers.
     CheckUsers(Vec<(u32, RunningUser)>),
+    /// Looks up these users, and returns their ids in memory, as a line of id, tab and name each.
+    FindUsers(BTreeSet<String>),
     /// Looks at the files with tables of the running document, and reads them if one has changed.
     LookAtTables { document: Arc<Vec<u8>>, known: Option<Stamps> },
     /// Reads what sites have used in a month from this state directory, into memory.
@@ -154,6 +159,7 @@ impl Task {
             | Task::Preflight(_)
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
+            | Task::FindUsers(_)
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
             | Task::SaveUsage { .. } => None,
@@ -209,6 +215,7 @@ impl Task {
             | Task::Preflight(_)
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
+            | Task::FindUsers(_)
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
             | Task::SaveUsage { .. } => return None,
@@ -310,6 +317,10 @@ impl Task {
                 });
                 lines(problems.collect())
             }
+            Task::FindUsers(names) => {
+                let found = find_users(names, options.private_user);
+                memory_file("users", found.as_bytes()).map(Some).map_err(text)
+            }
             Task::LookAtTables { document, known } => {
                 let Some(files) = &options.table_files else { return Ok(None) };
                 let looked = table_reader::look(files, document, known.as_ref());
@@ -327,6 +338,26 @@ impl Task {
         }
     }
 }
+
+/// Returns the ids of users as [`Task::FindUsers`] does. Root, the server's own user, and the id that
+/// the kernel shows for users of other namespaces, are nobody's sites.
+fn find_users(names: &BTreeSet<String>, private_user: Option<u32>) -> String {
+    let own = Credentials::current().uid;
+    let mut found = String::new();
+    for name in names.iter().filter(|name| !name.contains(['\n', '\t'])) {
+        file_progress(name);
+        let uid = Credentials::uid_of(name).ok().flatten();
+        let is_user =
+            |uid: &u32| ![0, own, OVERFLOW_USER].contains(uid) && Some(*uid) != private_user;
+        if let Some(uid) = uid.filter(is_user) {
+            let _ = writeln!(found, "{uid}\t{name}");
+        }
+    }
+    found
+}
+
+/// The user id that the kernel shows for one that the namespace has no number for.
+const OVERFLOW_USER: u32 = 65534;
 
 /// Returns the problems that a task has found as its outcome.
 fn lines(problems: Vec<String>) -> Outcome {

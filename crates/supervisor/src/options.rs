@@ -85,6 +85,8 @@ pub struct Options {
     /// Addresses for the control API if there is no `control`: the first free one is used. Paths
     /// are absolute, in a directory of this user alone. If none is free, there is no control API.
     pub default_controls: Vec<String>,
+    /// Address of the socket on which users of sites ask about their sites; `None`: there is none.
+    pub site_users: Option<String>,
     /// True if documents have NGINX Unit's defaults.
     pub unit_defaults: bool,
     /// Token that requests to the control API must carry; `None`: the permissions of its socket
@@ -121,6 +123,17 @@ pub struct Options {
 }
 
 impl Options {
+    /// Returns the addresses of the sockets that the control process serves, and no listener may
+    /// have.
+    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = &str> {
+        self.control.iter().chain(&self.site_users).map(String::as_str)
+    }
+
+    /// Returns true if the control process serves the socket with this address.
+    pub(crate) fn is_own_address(&self, address: &str) -> bool {
+        self.own_addresses().any(|own| own == address)
+    }
+
     /// Returns the directory in which documents and certificates are stored.
     pub(crate) fn state_directory(&self) -> Option<&PathBuf> {
         self.state.as_ref().or(self.last_document.as_ref()).or(self.certificates.as_ref())

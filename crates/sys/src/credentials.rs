@@ -79,6 +79,12 @@ impl Credentials {
         Ok(Credentials { uid: entry.uid, gid, groups, name: entry.name, home: entry.home })
     }
 
+    /// Returns the id of a user; `None` if there is none of this name. Error: the source of users
+    /// does not answer.
+    pub fn uid_of(name: &str) -> io::Result<Option<u32>> {
+        Ok(users::by_name(name)?.map(|entry| entry.uid))
+    }
+
     /// Returns the name of a user; `None` if there is none with this id.
     pub fn name_of(uid: u32) -> Option<String> {
         users::by_uid(uid).map(|entry| entry.name)

@@ -13,13 +13,18 @@
 
 static const char QUESTION[] = "GET /config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/* Asks for the configuration over a connected socket. */
-static long ask(int fd)
+static const char FOREIGN_QUESTION[] =
+    "GET /pools/site HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+static const char ORDER[] = "POST /control/applications/attacker/restart HTTP/1.1\r\nHost: localhost\r\n"
+                            "Connection: close\r\nContent-Length: 0\r\n\r\n";
+
+/* Sends a request over a connected socket. */
+static long send_request(int fd, const char *request)
 {
     struct timeval patience = {3, 0};
     char answer[256] = "";
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (send(fd, QUESTION, sizeof QUESTION - 1, MSG_NOSIGNAL) < 0)
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0)
         return -1;
     ssize_t length = recv(fd, answer, sizeof answer - 1, MSG_WAITALL);
     if (length <= 0)
@@ -31,6 +36,9 @@ static long ask(int fd)
     add_detail("%s", answer);
     return strncmp(answer, "HTTP/1.1 2", 10) == 0 ? 0 : fail(EACCES);
 }
+
+/* Asks for the configuration. */
+static long ask(int fd) { return send_request(fd, QUESTION); }
 
 static socklen_t fill(struct sockaddr_un *address, const char *name)
 {
@@ -55,6 +63,17 @@ static long connect_stream(const struct thing *thing) { return connect_to(thing,
 static long connect_packet(const struct thing *thing) { return connect_to(thing, SOCK_SEQPACKET); }
 static long connect_datagram(const struct thing *thing) { return connect_to(thing, SOCK_DGRAM); }
 
+static long connect_and_send(const struct thing *thing, const char *request)
+{
+    struct sockaddr_un address;
+    socklen_t length = fill(&address, thing->value);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return connect(fd, (struct sockaddr *)&address, length) != 0 ? -1 : send_request(fd, request);
+}
+
+static long ask_of_other_site(const struct thing *thing) { return connect_and_send(thing, FOREIGN_QUESTION); }
+static long restart_own_site(const struct thing *thing) { return connect_and_send(thing, ORDER); }
+
 static long connect_in_namespace(const struct thing *thing)
 {
     return become_root_of_namespace() != 0 ? -1 : connect_to(thing, SOCK_STREAM);
@@ -76,6 +95,8 @@ void attack_socket(const struct thing *thing)
         {"connect SOCK_DGRAM", connect_datagram},
         {"connect as root of a user namespace", connect_in_namespace},
         {"connect by io_uring", connect_by_ring},
+        {"ask about another site", ask_of_other_site},
+        {"restart", restart_own_site},
     };
     try_things("socket", attempts, LENGTH(attempts), thing);
 }

@@ -9,12 +9,18 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use howdah_config::include::application_of_site;
+use howdah_config::include::{SHARED, application_of_site};
+use howdah_control::socket;
+use howdah_questions::Status;
 use howdah_sys::regular_file;
 
 use super::document::{Document, Running};
 use super::file::failed;
+use crate::STATUS_TIMEOUT;
+use crate::args::sites::SiteArgs;
+use crate::client::encode;
 use crate::failure::Failure;
+use crate::find::connect_as_site_user;
 use crate::output::{printable, write_out};
 
 /// Time between two looks at the log for new lines.
@@ -42,6 +48,43 @@ pub(super) fn run(
     };
     let config = client.compiled().unwrap_or_default();
     let filter = Filter::new(name, &file, application_of_site(&config, name));
+    show(status, filter, follow, lines)
+}
+
+/// Shows the lines for the user of the site, who may read the log, and not the document. `None` if
+/// this user may use the control socket, or no server answers users of sites.
+pub(super) fn as_site_user(
+    args: &SiteArgs,
+    name: &str,
+    follow: bool,
+    lines: usize,
+) -> Option<Result<(), Failure>> {
+    let client = connect_as_site_user(&args.server).ok()?.with_timeout(STATUS_TIMEOUT);
+    if client.address() != socket::site_users() {
+        return None;
+    }
+    let show = || {
+        // Says whether it is a site of this user.
+        client.request("GET", &format!("/requests?limit=1&site={}", encode(name)), b"")?;
+        let status: Status = client.get("/status")?;
+        let mut shared = status.php.keys().filter(|application| application.starts_with(SHARED));
+        let shared = match (shared.next(), shared.next()) {
+            (Some(only), None) if !status.php.contains_key(name) => Some(only.as_str()),
+            _ => None,
+        };
+        let filter = Filter::new(name, "", shared);
+        if status.files.as_ref().is_some_and(|files| files.log == "journald") {
+            eprintln!(
+                "howdah: the log is the journal, which the groups adm and systemd-journal may read"
+            );
+        }
+        self::show(&status, filter, follow, lines)
+    };
+    Some(show())
+}
+
+/// Shows the lines of the log that a filter chooses.
+fn show(status: &Status, filter: Filter, follow: bool, lines: usize) -> Result<(), Failure> {
     let log = status.files.as_ref().map(|files| files.log.as_str()).unwrap_or_default();
     match log {
         "journald" => journal(filter, follow, lines),

@@ -7,6 +7,7 @@ mod own_status;
 mod question;
 mod reload;
 mod restart;
+mod site_users;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::question::unreadable;
+pub use self::site_users::SiteUsers;
+use self::site_users::UserProfiles;
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
 use super::router::Router;
@@ -134,6 +137,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         restarting: Mutex::new(()),
         changes_waiting: Cell::default(),
         accepting: RefCell::default(),
+        user_profiles: UserProfiles::default(),
         transport: if address.starts_with("unix:") { Transport::Unix } else { Transport::Tcp },
         token: token.map(|token| Token::new(token.expose().to_owned())),
     });
@@ -222,6 +226,7 @@ pub struct Api {
     changes_waiting: Cell<usize>,
     /// The task that accepts connections.
     accepting: RefCell<Option<JoinHandle<()>>>,
+    user_profiles: UserProfiles,
     transport: Transport,
     token: Option<Token>,
 }

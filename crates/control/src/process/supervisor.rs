@@ -2,12 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use howdah_sys::packets::{Packets, from_memory, to_memory};
 use howdah_wire::messages::{ChangeOutcome, FromControl, Restart, ToControl};
 use tokio::sync::{Mutex, oneshot};
+use tokio::time::timeout;
 
 use super::limits::{MAX_TEXT, STOPPING};
+
+/// Maximum time for the look-up of users.
+const USERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum length of the list of users, in bytes.
+const MAX_USERS: u64 = 4 << 20;
 
 /// An answer with its descriptors.
 type Answer = (ToControl, Vec<OwnedFd>);
@@ -19,6 +27,8 @@ pub struct Supervisor {
     /// Held while a question is unanswered.
     asking: Mutex<()>,
     waiting: RefCell<Option<oneshot::Sender<Answer>>>,
+    /// Waits for the users that applications name.
+    waiting_for_users: RefCell<Option<oneshot::Sender<Result<String, String>>>>,
     upgrade: Upgrade,
 }
 
@@ -49,8 +59,13 @@ pub enum Failed {
 impl Supervisor {
     /// Takes over the socket.
     pub fn new(packets: Packets) -> Self {
-        let (asking, waiting) = (Mutex::default(), RefCell::default());
-        Supervisor { packets, asking, waiting, upgrade: Upgrade::default() }
+        Supervisor {
+            packets,
+            asking: Mutex::default(),
+            waiting: RefCell::default(),
+            waiting_for_users: RefCell::default(),
+            upgrade: Upgrade::default(),
+        }
     }
 
     /// Receives the next message.
@@ -94,6 +109,27 @@ impl Supervisor {
         if let Some(waiting) = self.waiting.borrow_mut().take() {
             let _ = waiting.send((answer, descriptors));
         }
+    }
+
+    /// Looks up the users that applications of the running document name: lines of id, tab and name.
+    /// One question at a time. Error: the reason why they are not known.
+    pub async fn find_users(&self) -> Result<String, String> {
+        let (done, answer) = oneshot::channel();
+        *self.waiting_for_users.borrow_mut() = Some(done);
+        self.tell(&FromControl::FindUsers {}).map_err(|error| error.to_string())?;
+        let answer = timeout(USERS_TIMEOUT, answer).await;
+        answer.map_err(|_| "the source of users does not answer")?.map_err(|_| STOPPING)?
+    }
+
+    /// Passes the users that were found to the question that waits for them.
+    pub fn users_found(&self, error: String, descriptors: Vec<OwnedFd>) {
+        let Some(waiting) = self.waiting_for_users.borrow_mut().take() else { return };
+        let read = || {
+            let lines = from_memory(descriptors.into_iter().next(), MAX_USERS)?;
+            String::from_utf8(lines).map_err(std::io::Error::other)
+        };
+        let found = if error.is_empty() { read().map_err(|it| it.to_string()) } else { Err(error) };
+        let _ = waiting.send(found);
     }
 
     /// Sends a message that has no answer.

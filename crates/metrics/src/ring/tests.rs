@@ -68,7 +68,13 @@ fn a_filter_selects_by_site_status_time_and_number() {
     }
     assert_eq!(listed(&ring, &Filter { status: Some((500, 599)), ..all() }), ["/b", "/d"]);
     assert_eq!(listed(&ring, &Filter { status: Some((404, 404)), ..all() }), ["/c"]);
-    assert_eq!(listed(&ring, &Filter { site: Some("blog".into()), ..all() }), ["/b", "/d"]);
+    let of = |sites: &[&str]| {
+        let sites = Some(sites.iter().map(|site| (*site).to_owned()).collect());
+        listed(&ring, &Filter { sites, ..all() })
+    };
+    assert_eq!(of(&["blog"]), ["/b", "/d"]);
+    assert_eq!(of(&["blog", "shop"]).len(), 4);
+    assert!(of(&[]).is_empty());
     assert_eq!(listed(&ring, &Filter { min_time: 404_001, ..all() }), ["/b", "/d"]);
     let (_, last) = ring.list(&all(), 0);
     assert!(listed(&ring, &Filter { after: vec![last], ..all() }).is_empty());

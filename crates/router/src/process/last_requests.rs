@@ -47,7 +47,7 @@ impl Commands {
     pub(super) async fn last_requests(&self, wanted: RequestFilter) -> LastRequests {
         let after = read_cursor(&wanted.after);
         let filter = Arc::new(Filter {
-            site: wanted.site,
+            sites: wanted.sites,
             status: wanted.status,
             min_time: wanted.min_us,
             after,

@@ -252,7 +252,7 @@ impl Tree {
         let php: BTreeSet<_> = php.map(|program| format!("PHP {}", program.version)).collect();
         let control = self.options.control.as_deref();
         let mut listeners = self.sockets.addresses();
-        listeners.retain(|address| Some(*address) != control);
+        listeners.retain(|address| !self.options.is_own_address(address));
         let listeners = match listeners.as_slice() {
             [] => "no listeners".to_owned(),
             [one] => format!("listener {one}"),

@@ -12,7 +12,7 @@ use howdah_wire::messages::{ChangeOutcome, Exit, FromControl, FromSupervisor, To
 use super::state::{Source, Tree};
 use crate::backoff::Backoff;
 use crate::certificates;
-use crate::control::{self, Control};
+use crate::control::{self, Control, ControlSockets};
 use crate::file_task::Task;
 use crate::memory::{memory_file, read_memory_file};
 use crate::store;
@@ -58,17 +58,18 @@ impl ControlState {
 }
 
 impl Tree {
-    /// Returns the event source: the socket of the control process, or the control socket if none
-    /// runs.
-    pub(super) fn control_source(&self) -> Option<(Source, BorrowedFd<'_>)> {
+    /// Returns the event sources: the socket of the control process, or the sockets that it serves
+    /// if none runs.
+    pub(super) fn control_sources(&self) -> Vec<(Source, BorrowedFd<'_>)> {
         match &self.control.process {
-            Some(_) if self.control.closing.is_some() => None,
-            Some(process) => Some((Source::Control, process.socket.as_fd())),
-            None if !self.has_served || self.upgrade.is_standby => None,
-            None if self.control.is_wanted || self.shutdown.is_some() => None,
+            Some(_) if self.control.closing.is_some() => Vec::new(),
+            Some(process) => vec![(Source::Control, process.socket.as_fd())],
+            None if !self.has_served || self.upgrade.is_standby => Vec::new(),
+            None if self.control.is_wanted || self.shutdown.is_some() => Vec::new(),
             None => {
-                let listener = self.sockets.get(self.options.control.as_deref()?)?;
-                Some((Source::ControlListener, listener))
+                let own = self.options.own_addresses();
+                let listeners = own.filter_map(|address| self.sockets.get(address));
+                listeners.map(|listener| (Source::ControlListener, listener)).collect()
             }
         }
     }
@@ -112,14 +113,17 @@ impl Tree {
 
     fn start_control(&mut self) -> std::io::Result<Control> {
         let (router, control) = packet::pair()?;
-        let listener = self.options.control.as_deref();
-        let listener = listener.and_then(|address| self.sockets.get(address));
+        let socket = |address: &Option<String>| self.sockets.get(address.as_deref()?);
+        let sockets = ControlSockets {
+            router: control.as_fd(),
+            site_users: socket(&self.options.site_users),
+            listener: socket(&self.options.control),
+        };
         let (document, certificates) = (&self.changes.current.document, &self.certificates);
         let (options, log) = (&self.options, &self.log);
         let refused = self.document_state.refused().cloned();
-        let hello = control::hello(options, refused);
-        let started =
-            control::start(options, &hello, document, certificates, log, &control, listener)?;
+        let hello = control::hello(options, refused, sockets.site_users.is_some());
+        let started = control::start(options, &hello, document, certificates, log, &sockets)?;
         self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
         Ok(started)
     }
@@ -225,6 +229,7 @@ impl Tree {
             FromControl::Upgrade {} => self.upgrade(),
             FromControl::SourceRead { error } => self.source_read(error),
             FromControl::Hurry {} => self.hurry(),
+            FromControl::FindUsers {} => self.begin_for_control(self.find_users()),
             FromControl::Pong { number } => self.control_answered(number),
             FromControl::Apply { restart } => {
                 self.changes.is_hurried = false;

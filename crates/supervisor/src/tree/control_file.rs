@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToControl;
 
-use super::startup::{CONTROL_BACKLOG, CONTROL_MODE};
+use super::startup::{CONTROL_BACKLOG, CONTROL_MODE, SITE_USERS_BACKLOG, SITE_USERS_MODE};
 use super::state::Tree;
 
 /// Interval between two looks.
@@ -35,6 +35,7 @@ impl Tree {
             return;
         }
         self.control.file_due = Some(now + INTERVAL);
+        self.restore_site_users();
         let Some(address) = self.options.control.clone() else { return };
         let problem = match self.sockets.restore(&address, CONTROL_BACKLOG, CONTROL_MODE) {
             Ok(false) => None,
@@ -43,7 +44,10 @@ impl Tree {
                     format_args!("the control socket {address} was deleted; it is there again");
                 self.log.write(Level::Warn, line);
                 if let Some(socket) = self.sockets.get(&address) {
-                    self.send_to_control(&ToControl::Listening {}, &[socket]);
+                    self.send_to_control(
+                        &ToControl::Listening { is_for_site_users: false },
+                        &[socket],
+                    );
                 }
                 None
             }
@@ -60,5 +64,19 @@ impl Tree {
             self.log.write(Level::Alert, line);
         }
         self.control.file_problem = problem;
+    }
+
+    /// Opens the socket for users of sites anew if its file was deleted. A failure is that of the
+    /// control socket, too, which is logged.
+    fn restore_site_users(&mut self) {
+        let Some(address) = self.options.site_users.clone() else { return };
+        let restored = self.sockets.restore(&address, SITE_USERS_BACKLOG, SITE_USERS_MODE);
+        if restored == Ok(true) {
+            let line = format_args!("the socket {address} was deleted; it is there again");
+            self.log.write(Level::Warn, line);
+            if let Some(socket) = self.sockets.get(&address) {
+                self.send_to_control(&ToControl::Listening { is_for_site_users: true }, &[socket]);
+            }
+        }
     }
 }

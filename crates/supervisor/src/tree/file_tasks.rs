@@ -138,6 +138,11 @@ impl Tree {
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
             Task::CheckApplications(checked) => self.applications_checked(&checked, outcome),
             Task::CheckUsers(_) => self.users_checked(outcome),
+            Task::FindUsers(_) => {
+                let (file, error) = parts(outcome);
+                let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+                self.send_to_control(&ToControl::UsersFound { error }, &files);
+            }
             Task::LookAtTables { .. } => self.tables_looked_at(outcome),
             Task::LoadUsage { month, .. } => self.usage_loaded(&month, outcome),
             Task::SaveUsage { usage, .. } => self.usage_saved(&usage.month, &outcome),

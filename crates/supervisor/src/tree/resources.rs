@@ -17,8 +17,7 @@ const LISTENER_MODE: u32 = 0o666;
 
 impl Tree {
     pub(super) fn bind(&mut self, address: String, backlog: u32) {
-        let is_control = self.options.control.as_ref() == Some(&address);
-        let bound = if is_control {
+        let bound = if self.options.is_own_address(&address) {
             Err(format!("{address} is the address of the control API; choose another one"))
         } else if self.shutdown.is_some() {
             // The router has not been told yet when it asks; the socket would stay open to the end.
@@ -42,7 +41,7 @@ impl Tree {
     }
 
     pub(super) fn unbind(&mut self, address: String) {
-        if self.options.control.as_ref() != Some(&address) {
+        if !self.options.is_own_address(&address) {
             self.close_socket(&address);
         }
         self.unbound.push(address);

@@ -88,12 +88,11 @@ impl Tree {
     }
 
     fn numbers(&self) -> TreeNumbers {
-        let control = self.options.control.as_deref();
         let listeners = self.sockets.addresses();
         let configured = &self.changes.current.grants.applications;
         let running: HashSet<_> = self.applications.values().map(|app| app.name.as_str()).collect();
         TreeNumbers {
-            listeners: listeners.into_iter().filter(|address| Some(*address) != control).count(),
+            listeners: listeners.into_iter().filter(|it| !self.options.is_own_address(it)).count(),
             applications: configured.len(),
             // During a restart an application has two prototypes.
             loaded: configured.keys().filter(|name| running.contains(name.as_str())).count(),

@@ -23,6 +23,12 @@ pub(super) const CONTROL_BACKLOG: u32 = 64;
 /// Mode of the control socket: only the server's user can connect.
 pub(super) const CONTROL_MODE: u32 = 0o600;
 
+/// Backlog of the socket for users of sites, in connections: one user must not fill it for others.
+pub(super) const SITE_USERS_BACKLOG: u32 = 1024;
+
+/// Mode of the socket for users of sites: the kernel says who they are.
+pub(super) const SITE_USERS_MODE: u32 = 0o666;
+
 /// Opens the log, claims the PID file and binds the control socket. Returns the state of the event
 /// loop and the descriptor that signals are read from.
 pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
@@ -65,6 +71,12 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
             Ok(bound) => options.control = bound,
             Err(problem) => options.warnings.push(format!("there is no control socket: {problem}")),
         }
+    }
+    if let Some(address) = &options.site_users
+        && let Err(problem) = sockets.bind(address, SITE_USERS_BACKLOG, SITE_USERS_MODE)
+    {
+        options.warnings.push(format!("users of sites cannot ask about them: {problem}"));
+        options.site_users = None;
     }
     sockets.stop_waiting();
     for warning in &options.warnings {

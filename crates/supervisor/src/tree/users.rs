@@ -150,6 +150,12 @@ impl Tree {
         specs.any(|spec| spec.user.is_some() || spec.group.is_some())
     }
 
+    /// Returns the task that looks up the users that applications name.
+    pub(super) fn find_users(&self) -> Task {
+        let specs = self.changes.current.grants.applications.values();
+        Task::FindUsers(specs.filter_map(|spec| spec.user.clone()).collect())
+    }
+
     /// Begins a change that was checked. A reload first looks at the users of applications, so that
     /// its outcome names those that have changed.
     pub(super) fn begin_checked(&mut self, candidate: Candidate) -> Result<(), String> {

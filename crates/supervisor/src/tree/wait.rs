@@ -31,7 +31,7 @@ impl Tree {
             add(source, other.router.socket.as_fd(), outbox.poll_flags());
             outbox_due = [outbox_due, outbox.due()].into_iter().flatten().min();
         }
-        if let Some((source, fd)) = self.control_source() {
+        for (source, fd) in self.control_sources() {
             add(source, fd, IN);
         }
         if let Some(process) = &self.mail.process {

@@ -50,6 +50,9 @@ messages! {
             /// As given to `Ping`.
             number: u32,
         }
+        /// Looks up the users that applications of the running document name; answered with
+        /// `UsersFound`, also during another request.
+        11 FindUsers {}
         /// Result of a reload: whether the document at its source is the one that runs.
         7 SourceRead {
             /// Reason why it is refused; empty if it is not.
@@ -63,7 +66,8 @@ messages! {
     ToControl {
         /// The first message. Descriptors: the log, a memfd with the document, one with the
         /// certificate bundles ([`put_bundles`](super::put_bundles)), the socket to the router
-        /// ([`ToRouter`]), and the control API's listening socket if there is one.
+        /// ([`ToRouter`]), the socket for users of sites if there is one, and the control API's
+        /// listening socket if there is one.
         1 Hello {
             /// Address of the control API, or empty.
             address: String,
@@ -79,6 +83,8 @@ messages! {
             sandbox: bool,
             /// Since when the document at its source is refused, in seconds since 1970, and why.
             refused: Option<(u64, String)>,
+            /// There is a socket for users of sites.
+            has_site_users: bool,
         }
         /// Result of `Apply`.
         2 Applied {
@@ -117,8 +123,17 @@ messages! {
             /// Number of the ping.
             number: u32,
         }
-        /// The control socket was opened anew. Descriptor: the socket.
-        14 Listening {}
+        /// A socket was opened anew. Descriptor: the socket.
+        14 Listening {
+            /// The socket for users of sites, otherwise that of the control API.
+            is_for_site_users: bool,
+        }
+        /// Result of `FindUsers`. Descriptor: a memfd with a line for each user that exists, of its
+        /// id, a tab and its name. The user of the server and root are left out.
+        15 UsersFound {
+            /// Error message; empty on success.
+            error: String,
+        }
         /// The process of the server that was replaced last.
         13 Replaced {
             /// When, in seconds since 1970.

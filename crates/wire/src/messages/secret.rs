@@ -48,6 +48,7 @@ mod tests {
             token: Some(Secret::new("0123456789abcdef".to_owned())),
             origin: String::new(),
             is_undone_by_reload: false,
+            has_site_users: false,
             unit_defaults: false,
             sandbox: true,
             refused: None,

@@ -34,6 +34,7 @@ impl Api {
             Question::Restart { application } => return self.restart(application.clone()).await,
             Question::Profile(order) => {
                 let duration = Duration::from_secs(order.seconds.into());
+                self.user_profiles.make_way().await;
                 self.router.ask_within(&question, duration + ANSWER_TIMEOUT).await
             }
             _ => self.router.ask(&question).await,
