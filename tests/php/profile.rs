@@ -146,6 +146,27 @@ fn a_profile_ends_with_its_client_and_the_next_one_has_its_own_clock() {
 }
 
 #[test]
+fn a_profile_whose_client_leaves_has_no_thread_any_more() {
+    let script = "<?php for ($end = time() + ($_GET['s'] ?? 0); time() < $end; ) usleep(1000);";
+    let server = served(Site::new().file("index.php", script).workers(2));
+    let mut left = profile(&server, &["site", "--seconds", "300"]);
+    eventually("a worker is profiled", || {
+        assert_eq!(server.get("/").status, 200);
+        threads(&server).contains(&2).then_some(())
+    });
+    // One worker runs a script to the end of the test, the other one waits for requests.
+    let mut client = server.connect();
+    client.send("GET /?s=600 HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("both workers are profiled", || {
+        assert_eq!(server.get("/").status, 200);
+        (threads(&server) == [2, 2]).then_some(())
+    });
+    left.kill().unwrap();
+    left.wait().unwrap();
+    eventually("the threads have ended", || (threads(&server) == [1, 1]).then_some(()));
+}
+
+#[test]
 fn scripts_in_worker_mode_have_profiles_of_both_clocks() {
     let script = format!(
         "{}\nwhile (\\frankenphp_handle_request(function () {{ both(); echo 'done'; }}));",

@@ -24,7 +24,7 @@ pub use self::busy::Busy;
 use super::ends::Ends;
 pub use super::instance::{Instance, NotSent, Worker};
 use super::process_meter::ProcessMeter;
-use super::profile::ProfileSlot;
+use super::profile::{Profile, ProfileSlot};
 use super::queue_order::{Flow, Queued, WaitingList};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::refusals::Refusals;
@@ -356,6 +356,15 @@ impl Queue {
     /// Returns the instance that takes from the queue.
     pub fn instance(&self) -> Option<Arc<Instance>> {
         self.lock().serving.as_ref().map(|serving| Arc::clone(&serving.instance))
+    }
+
+    /// Ends a profile, in the workers at once.
+    pub fn end_profile(&self, profile: &Arc<Profile>) {
+        self.profile.end(profile);
+        let inner = self.lock();
+        for serving in inner.serving.iter().chain(&inner.retired) {
+            serving.instance.region.ended_profile().store(profile.order().end_us, Release);
+        }
     }
 
     /// Returns the current load.

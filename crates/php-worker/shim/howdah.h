@@ -307,7 +307,7 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
 
 /* Samples the next request, on the clock of the processor time or on the monotonic clock, until the
  * latter shows `end_us` or howdah_php_end_profile is called. Returns -1 if this process cannot. */
-int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_us);
+int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_us, const uint64_t *ended);
 void howdah_php_end_profile(void);
 
 /*

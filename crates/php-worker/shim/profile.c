@@ -33,6 +33,10 @@
 static _Atomic int64_t end, period;
 static atomic_bool counts_processor_time;
 
+/* The end, in microseconds, of the profile that has ended last, as the router says. It may be before that
+   end: the client has left. */
+static const uint64_t *ended_profile;
+
 /* The clock of the processor time of the script's thread. */
 static clockid_t script_clock;
 
@@ -63,6 +67,12 @@ static bool sleep_until(clockid_t clock, int64_t time)
         error = clock_nanosleep(clock, TIMER_ABSTIME, &until, NULL);
     } while (error == EINTR);
     return error == 0;
+}
+
+/* Returns true if the router has ended the profile before its time. */
+static bool is_ended_early(int64_t own_end)
+{
+    return __atomic_load_n(ended_profile, __ATOMIC_ACQUIRE) == (uint64_t)(own_end / 1000);
 }
 
 static void interrupt_script(void)
@@ -103,11 +113,13 @@ static void *tick(void *number)
     shorten_turns();
     for (;;) {
         uint32_t passed = 1;
-        int64_t late;
+        int64_t late, own_end;
         bool has_ended;
 
         next += atomic_load(&period);
-        has_ended = !sleep_until(clock, next) || time_of(CLOCK_MONOTONIC) >= atomic_load(&end);
+        has_ended = !sleep_until(clock, next);
+        own_end = atomic_load(&end);
+        has_ended = has_ended || time_of(CLOCK_MONOTONIC) >= own_end || is_ended_early(own_end);
         if (atomic_load(&ticking) != own) {
             return NULL;
         }
@@ -257,11 +269,12 @@ static bool start_thread(void)
     return error == 0;
 }
 
-int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_us)
+int howdah_php_profile(int is_processor_time, uint32_t period_us, uint64_t end_us, const uint64_t *ended)
 {
     int64_t new_end = (int64_t)end_us * 1000, new_period = (int64_t)period_us * 1000;
 
-    if (time_of(CLOCK_MONOTONIC) >= new_end) {
+    ended_profile = ended;
+    if (time_of(CLOCK_MONOTONIC) >= new_end || is_ended_early(new_end)) {
         return 0;
     }
     if (!is_prepared) {

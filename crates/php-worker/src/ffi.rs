@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use howdah_wire::frame::{OpcacheUsage, Retirement};
 use howdah_wire::profile::Order;
@@ -249,7 +250,12 @@ unsafe extern "C" {
     fn howdah_php_child();
     fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
-    fn howdah_php_profile(is_processor_time: c_int, period_us: u32, end_us: u64) -> c_int;
+    fn howdah_php_profile(
+        is_processor_time: c_int,
+        period_us: u32,
+        end_us: u64,
+        ended: *const AtomicU64,
+    ) -> c_int;
     fn howdah_php_end_profile();
     fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void) -> u32;
     fn howdah_php_compiles(boot: *const RawRequest) -> bool;
@@ -414,13 +420,14 @@ impl Php {
         unsafe { howdah_php_release_memory() };
     }
 
-    /// Samples the next request: [`Exchange::sample`] is called. Returns false if this process cannot
-    /// start the thread that counts the time.
-    pub fn profile(&self, order: Order) -> bool {
+    /// Samples the next request: [`Exchange::sample`] is called. `ended` has the end of the profile
+    /// that ended last. Returns false if this process cannot start the thread that counts the time.
+    pub fn profile(&self, order: Order, ended: &AtomicU64) -> bool {
         let Order { is_processor_time, period_us, end_us } = order;
         // SAFETY: PHP is loaded; the thread that this starts only sets a flag that PHP reads
-        // atomically.
-        unsafe { howdah_php_profile(is_processor_time.into(), period_us, end_us) == 0 }
+        // atomically, and reads `ended` atomically: a word of the region, which a worker keeps mapped
+        // to its end: the process exits without dropping it.
+        unsafe { howdah_php_profile(is_processor_time.into(), period_us, end_us, ended) == 0 }
     }
 
     /// Ends the samples of a request.

@@ -317,7 +317,7 @@ impl Worker<'_> {
         }
         list.set_start(cpu_us);
         if let Some(order) = list.profile {
-            if self.php.profile(order) {
+            if self.php.profile(order, self.region.ended_profile()) {
                 exchange.start_profile();
             } else {
                 exchange.log(4, b"the script cannot be profiled: there is no thread for its clock");

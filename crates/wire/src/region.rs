@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! head line      producer's tail │ consumers' head
-//!                wake sequence, calling │ retire, closing, shed
+//!                wake sequence, calling │ retire, closing, shed, ended profile
 //! sleepers       one bit per worker: whether it sleeps
 //! entries        ring of slot numbers, twice as many as there are slots
 //! threads        per router thread: sleeping flag, then one dirty bit per slot
@@ -96,6 +96,7 @@ const CALLING: usize = 2 * LINE + 1;
 const RETIRE: usize = 3 * LINE;
 const CLOSING: usize = 3 * LINE + 1;
 const SHED: usize = 3 * LINE + 2;
+const ENDED_PROFILE: usize = 3 * LINE + 3;
 const FIXED: usize = 4 * LINE;
 
 const SLOT_WORDS: usize = 2 * LINE;
@@ -210,6 +211,12 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
 
     pub(crate) fn shed_word(&self) -> &AtomicU64 {
         self.word(SHED)
+    }
+
+    /// Returns the word with the [`end_us`](crate::profile::Order::end_us) of the profile that ended
+    /// last: workers take no more samples for it, although its time may not be over.
+    pub fn ended_profile(&self) -> &AtomicU64 {
+        self.word(ENDED_PROFILE)
     }
 
     /// Returns the ring entry for a position. The ring has twice as many entries as there are

@@ -59,7 +59,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.queues.iter().for_each(|queue| queue.profile.end(&self.profile));
+        self.queues.iter().for_each(|queue| queue.end_profile(&self.profile));
         self.running.0.set(self.running.0.get().saturating_sub(1));
     }
 }
