@@ -109,9 +109,21 @@ impl Screen {
         self.keys.as_mut().unwrap().write_all(keys).unwrap();
     }
 
+    fn pid(&self) -> i32 {
+        fs::read_to_string(&self.pid_file).unwrap().trim().parse().unwrap()
+    }
+
     fn signal(&self, signal: Signal) {
-        let pid = fs::read_to_string(&self.pid_file).unwrap().trim().parse().unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        kill_process(Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
+    }
+
+    /// Changes the size of the terminal, as its window does.
+    fn resize(&self, rows: u32, columns: u32) {
+        let terminal = fs::read_link(format!("/proc/{}/fd/0", self.pid())).unwrap();
+        let [rows, columns] = [rows, columns].map(|number| number.to_string());
+        let mut command = Command::new("stty");
+        command.arg("-F").arg(terminal).args(["rows", &rows, "cols", &columns]);
+        assert!(command.status().unwrap().success());
     }
 
     /// Waits for its end, and checks that the terminal is as before.
@@ -253,6 +265,31 @@ fn the_terminal_is_as_before_whatever_ends_it() {
         screen.signal(signal);
         assert!(screen.end().success(), "{signal:?}");
     }
+}
+
+#[test]
+fn another_size_of_the_terminal_is_drawn_at_once() {
+    let server = small();
+    // Nothing else draws.
+    let mut screen = Screen::new(&server, "", "--all --interval 3600");
+    screen.wait_for("q quit");
+    for (rows, columns) in [(40, 120), (10, 40), (1, 1), (24, 80)] {
+        screen.resize(rows, columns);
+        eventually(&format!("a screen of {columns} × {rows}"), || {
+            let lines = screen.lines();
+            let written = screen.written();
+            let frame = written.rsplit("\x1b[H").find(|frame| frame.contains("\x1b[J"))?;
+            // Headings have the width of the screen.
+            let heading =
+                frame.split_once("\x1b[7m").and_then(|(_, rest)| rest.split_once("\x1b[m"));
+            let width = heading.map(|(heading, _)| heading.chars().count());
+            let has_width = width.is_none_or(|width| width == columns as usize);
+            let fits = lines.iter().all(|line| line.chars().count() <= columns as usize);
+            (lines.len() == rows as usize && has_width && fits).then_some(())
+        });
+    }
+    screen.press(b"q");
+    assert!(screen.end().success());
 }
 
 #[test]

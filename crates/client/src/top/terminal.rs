@@ -173,7 +173,34 @@ fn text(lines: &[Line], width: usize, has_colours: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    /// Set in the process that panics.
+    const VARIABLE: &str = "HOWDAH_TEST_PANIC";
+
+    #[test]
+    fn the_mode_is_restored_before_the_report_of_a_panic() {
+        const NAME: &str =
+            "top::terminal::tests::the_mode_is_restored_before_the_report_of_a_panic";
+        if std::env::var_os(VARIABLE).is_some() {
+            let _terminal = Terminal::open().unwrap();
+            panic!("in full-screen mode");
+        }
+        let program = std::env::current_exe().unwrap();
+        let command = format!("stty -g; {} --exact {NAME} --nocapture; stty -g", program.display());
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
+        let output = script.env(VARIABLE, "1").stdin(Stdio::null()).output();
+        let Ok(output) = output else { return }; // there is no such program
+        let text = String::from_utf8_lossy(&output.stdout);
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words:?} in {text:?}"));
+        assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at("in full-screen mode"), "{text:?}");
+        let is_mode = |line: &&str| line.matches(':').count() > 20;
+        let modes: Vec<_> = text.lines().map(str::trim).filter(is_mode).collect();
+        assert!(modes.len() == 2 && modes[0] == modes[1], "{modes:?}");
+    }
 
     #[test]
     fn without_colours_only_the_selection_stands_out() {
