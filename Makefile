@@ -111,6 +111,7 @@ test-tools:
 	python3 tests/php_test.py
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
+	python3 tests/tools/test_profile_agreement.py
 	python3 tests/cache/suite/test_run.py
 	python3 tests/htaccess/test_runner.py
 	python3 tests/migration/test_tables.py
