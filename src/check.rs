@@ -244,6 +244,9 @@ impl Findings {
                 self.must(&place, opened(path));
             }
         }
+        for log in &config.error_logs {
+            self.should(&howdah_config::path(["error_logs", &*log.site]), opened(&log.path));
+        }
         for (place, store) in config.cache_files() {
             if let Some(file) = store.file() {
                 self.must(&place, howdah_supervisor::check::cache_file(&file));

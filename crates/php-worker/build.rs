@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 24] = [
+const SOURCES: [&str; 25] = [
     "shim/apache.c",
+    "shim/crash.c",
     "shim/transaction_state.c",
     "shim/directory.c",
     "shim/request_settings.c",

@@ -44,6 +44,7 @@ fn of(config: &Config) -> Grants {
         listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
         logs: { config.applications.iter() }
             .filter_map(|application| application.limits.slow_log.as_deref())
+            .chain(config.error_logs.iter().map(|log| log.path.as_path()))
             .map(text)
             .collect(),
         caches: { config.cache_files().into_iter() }
@@ -155,6 +156,7 @@ mod tests {
                 },
             },
             "routes": [{"action": {"return": 404, "access_log": "/var/log/404.log"}}],
+            "error_logs": {"blog": "/var/log/blog.error.log"},
             "applications": {
                 "blog": {
                     "type": "php", "root": "/srv/blog", "user": "blog",
@@ -165,7 +167,12 @@ mod tests {
         assert_eq!(names(&grants.listeners), ["*:443", "*:80"]);
         assert_eq!(
             names(&grants.logs),
-            ["/var/log/404.log", "/var/log/access.log", "/var/log/slow.log"]
+            [
+                "/var/log/404.log",
+                "/var/log/access.log",
+                "/var/log/blog.error.log",
+                "/var/log/slow.log",
+            ]
         );
         assert_eq!(names(&grants.log_sockets), ["udp:10.0.0.5:514", "unix:/dev/log"]);
         assert_eq!(names(&grants.tls_files), ["/c.pem", "/ca.pem", "/k.pem"]);

@@ -18,6 +18,7 @@ mod service_manager;
 mod several_directories;
 mod signals;
 mod site_commands;
+mod site_logs;
 mod stale_users;
 mod stopped;
 mod systemd;

@@ -341,10 +341,17 @@ fn the_watchdog_is_fed_only_while_the_router_answers() {
 }
 
 /// Starts the server with its standard error in a stream to the journal, which the test reads.
-fn with_journal(site: Site) -> (Server, BufReader<UnixStream>) {
+/// `native`: the journal's socket for records with fields.
+fn with_journal(site: Site, native: Option<&Path>) -> (Server, BufReader<UnixStream>) {
     let (journal, stream) = UnixStream::pair().unwrap();
     let stat = rustix::fs::fstat(&stream).unwrap();
-    let name = format!("JOURNAL_STREAM={}:{}", stat.st_dev, stat.st_ino);
+    let socket = native.unwrap_or(Path::new("/none"));
+    let name = format!(
+        "JOURNAL_STREAM={}:{} HOWDAH_JOURNAL_SOCKET={}",
+        stat.st_dev,
+        stat.st_ino,
+        socket.display()
+    );
     let script = format!("exec 2>&0 0</dev/null; exec env {name} \"$@\"");
     let site = site.stdin(stream).through(&["sh", "-c", &script, "sh"]).logs_to_stderr();
     journal.set_read_timeout(Some(harness::time::patience())).unwrap();
@@ -370,7 +377,8 @@ fn records_in_the_journal_have_priorities_that_scripts_cannot_choose() {
         "error_log(\"one\\n<0>two\\r<0>three\"); error_log('<0>four'); error_log({long}); \
          file_put_contents('php://stderr', \"<0>five\\n<0>six\\n\"); echo 'served';"
     );
-    let (server, mut journal) = with_journal(Site::script("index.php", &code).workers(1));
+    let site = Site::script("index.php", &code).workers(1);
+    let (server, mut journal) = with_journal(site, None);
     let started = line_with(&mut journal, "started: howdah");
     assert!(started.starts_with("<5>"), "{started}");
     assert!(!started.contains("[notice]") && !started.contains("/20"), "it has the journal's");
@@ -387,6 +395,59 @@ fn records_in_the_journal_have_priorities_that_scripts_cannot_choose() {
     assert_eq!(server.get("/").body, b"served");
     server.signal(Signal::QUIT);
     line_with(&mut journal, "exiting");
+}
+
+/// Returns the fields of the next entry that has this text in its message.
+fn entry_with(journal: &UnixDatagram, needle: &str) -> Vec<(String, Vec<u8>)> {
+    loop {
+        let mut datagram = vec![0; 256 << 10];
+        let length = journal.recv(&mut datagram).unwrap();
+        let (mut rest, mut fields) = (&datagram[..length], Vec::new());
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, behind) = (&rest[..end], &rest[end + 1..]);
+            let (name, value, behind) = match line.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&line[..at], &line[at + 1..], behind),
+                None => {
+                    let length = u64::from_le_bytes(behind[..8].try_into().unwrap()) as usize;
+                    assert_eq!(behind[8 + length], b'\n');
+                    (line, &behind[8..8 + length], &behind[9 + length..])
+                }
+            };
+            fields.push((String::from_utf8(name.to_vec()).unwrap(), value.to_vec()));
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+        let message = fields.iter().find(|(name, _)| name == "MESSAGE").unwrap();
+        if String::from_utf8_lossy(&message.1).contains(needle) {
+            return fields;
+        }
+    }
+}
+
+#[test]
+fn records_in_the_journal_have_fields_that_scripts_cannot_choose() {
+    let code = "error_log(\"one\\nPRIORITY=0\\nHOWDAH_SITE=forged\"); echo 'served';";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal");
+    let journal = UnixDatagram::bind(&path).unwrap();
+    harness::open_to_all(directory.path(), 0o755);
+    harness::open_to_all(&path, 0o666);
+    journal.set_read_timeout(Some(harness::time::patience())).unwrap();
+    let site = Site::script("index.php", code).workers(1);
+    let (server, _stream) = with_journal(site, Some(&path));
+    assert_eq!(server.get("/").body, b"served");
+    let fields = entry_with(&journal, "PRIORITY=0");
+    let all = |wanted: &str| {
+        let of_name = fields.iter().filter(|(name, _)| name == wanted);
+        of_name.map(|(_, value)| String::from_utf8(value.clone()).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(all("HOWDAH_SITE"), ["site"]);
+    assert_eq!(all("HOWDAH_APPLICATION"), ["site"]);
+    assert_eq!(all("PRIORITY").len(), 1);
+    assert_ne!(all("PRIORITY"), ["0"]);
+    let (id, message) = (all("HOWDAH_REQUEST_ID"), all("MESSAGE"));
+    assert!(message[0].contains(&format!("request {}: GET /", id[0])), "{message:?}");
+    assert!(message[0].ends_with("one\n    PRIORITY=0\n    HOWDAH_SITE=forged"), "{message:?}");
 }
 
 #[test]

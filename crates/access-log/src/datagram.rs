@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use howdah_config::{Destination, Journal, Syslog, SyslogProtocol};
 use howdah_sys::clock;
+use howdah_sys::log::journal;
 
 /// Maximum length of a line in bytes; longer lines are cut. The longest line of usual requests is
 /// shorter, and a datagram of this size passes every socket.
@@ -61,7 +62,7 @@ impl Framing {
                 }
             },
             Kind::Journal(Journal { identifier, priority }) => {
-                write!(header, "PRIORITY={priority}\nSYSLOG_IDENTIFIER={identifier}\nMESSAGE=")
+                write!(header, "{}MESSAGE=", journal::head(*priority, identifier))
             }
         };
         header

@@ -13,6 +13,7 @@ use crate::application::{APPLICATION, Application};
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
+use crate::error_logs::ErrorLog;
 use crate::fastcgi::{FASTCGI, FastCgi, Servers};
 use crate::include::{self, LeftOut};
 use crate::json;
@@ -104,6 +105,14 @@ pub static DOCUMENT: Shape = Shape {
         .details("See [Access log](configuration/access-log.md)")
         .unit(),
         Key::new(
+            "error_logs",
+            Kind::Named(&Kind::Text),
+            "Files for the log records about sites, by the names of routes, applications and \
+             upstreams, as `$site` has them",
+        )
+        .default("the server's log")
+        .details("See [Log of a site](operations.md#log-of-a-site)"),
+        Key::new(
             "included",
             Kind::Named(&Kind::Text),
             "Files that parts of the document come from",
@@ -134,6 +143,8 @@ pub struct Config {
     pub settings: Settings,
     /// The access logs of requests that no other log is configured for.
     pub access_log: Vec<AccessLog>,
+    /// Logs of sites.
+    pub error_logs: Vec<ErrorLog>,
     /// The databases of addresses that variables name, each with its place.
     pub geo_databases: Vec<(String, Arc<GeoDatabase>)>,
     /// The parts that come from other files, by their paths (`included`).
@@ -203,6 +214,7 @@ impl Config {
         let (applications, fastcgi) = applications.unwrap_or_default();
         let upstreams = mistakes.part(object.read("upstreams", Upstream::read_all))?.flatten();
         let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
+        let error_logs = mistakes.part(object.read("error_logs", ErrorLog::read_all))?.flatten();
         let included = object.optional("included").map(|node| include::read_included(&node));
         let included = included.transpose()?.unwrap_or_default();
         let left_out = object.optional("left_out").map(|node| include::read_left_out(&node));
@@ -218,6 +230,7 @@ impl Config {
             upstreams: upstreams.unwrap_or_default(),
             settings,
             access_log: access_log.unwrap_or_default(),
+            error_logs: error_logs.unwrap_or_default(),
             geo_databases: variables::databases(&variables),
             included,
             left_out,

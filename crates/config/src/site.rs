@@ -62,6 +62,8 @@ pub struct Site {
     pub environment: Vec<(String, EnvironmentValue)>,
     /// `access_log` of actions, as in their grammar.
     pub access_log: Option<Value>,
+    /// The file for the log records about the site; the server's log if `None`.
+    pub error_log: Option<PathBuf>,
     /// `response_headers` of actions, as in their grammar.
     pub headers: Option<Value>,
     /// `basic_auth` of actions, as in their grammar.
@@ -184,6 +186,7 @@ impl Site {
             let is_one = hosts.contains(&canonical) && !canonical.starts_with('*');
             if is_one { Ok(canonical) } else { Err(node.invalid("must be one of the \"hosts\"")) }
         })?;
+        let logs = object.read("logs", read_logs)?.unwrap_or_default();
         let raw = |key| object.optional(key).map(|node| node.value.clone());
         let site = Site {
             name: name.to_owned(),
@@ -203,7 +206,8 @@ impl Site {
             cache: object.read("cache", |node| Ok(cache(node.value)))?,
             htaccess: object.switch("htaccess")?,
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
-            access_log: object.read("logs", read_logs)?.flatten(),
+            access_log: logs.access,
+            error_log: logs.error,
             headers: raw("headers"),
             auth: raw("auth"),
             routes: object
@@ -405,11 +409,23 @@ fn read_environment(node: &Node<'_>) -> Result<Vec<(String, EnvironmentValue)>, 
     Ok(all)
 }
 
-fn read_logs(node: &Node<'_>) -> Result<Option<Value>, Error> {
+/// `logs` of a site.
+#[derive(Default)]
+struct SiteLogs {
+    access: Option<Value>,
+    error: Option<PathBuf>,
+}
+
+fn read_logs(node: &Node<'_>) -> Result<SiteLogs, Error> {
     let object = node.object(&LOGS_OF_SITE)?;
     let access = object.optional("access").map(|node| node.value.clone());
+    let error = object.read("error", |node| {
+        let path = node.file()?;
+        let problem = "must be a file whose path starts with \"/\"";
+        if path.is_absolute() { Ok(path) } else { Err(node.invalid(problem)) }
+    })?;
     object.end()?;
-    Ok(access)
+    Ok(SiteLogs { access, error })
 }
 
 /// Returns `cache` of an action. The name of a preset stands for an object with it.

@@ -12,6 +12,7 @@ use howdah_wire::queue::{Claim, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::last_messages::LastMessages;
 use super::request::RequestKey;
 use super::status::LastRequest;
 use super::worker_output::Output;
@@ -44,6 +45,8 @@ pub struct Worker {
     pub last: LastRequest,
     /// Standard output and error of the worker; `None` if both are files.
     pub output: Option<Arc<Output>>,
+    /// The last messages of PHP.
+    messages: LastMessages,
 }
 
 impl Worker {
@@ -55,6 +58,7 @@ impl Worker {
             since: clock::wall_seconds(),
             last: LastRequest::default(),
             output,
+            messages: LastMessages::default(),
         }
     }
 }
@@ -123,21 +127,33 @@ impl Instance {
         self.worker_count.store(workers.len() as u32, Relaxed);
     }
 
-    /// Removes a worker that has ended, and logs the rest of its output.
-    pub fn remove_worker(&self, owner: WorkerId) {
+    /// Remembers a message of PHP for the record of a crash.
+    pub(super) fn note_message(&self, owner: WorkerId, request: RequestKey, message: &str) {
+        if let Some(worker) = self.workers().get_mut(&owner) {
+            worker.messages.note(request, message);
+        }
+    }
+
+    /// Removes a worker that has ended, and logs the rest of its output. Returns what is known
+    /// about its crash: the last messages of PHP, and its own report.
+    pub fn remove_worker(&self, owner: WorkerId) -> String {
         let mut workers = self.workers();
         let worker = workers.remove(&owner);
         self.worker_count.store(workers.len() as u32, Relaxed);
         drop(workers);
-        if let Some(output) = worker.and_then(|worker| worker.output) {
-            output.end();
+        let Some(worker) = worker else { return String::new() };
+        let mut details = worker.messages.to_string();
+        if let Some(report) = worker.output.and_then(|output| output.end()) {
+            details.push_str("\n");
+            details.push_str(&report);
         }
+        details
     }
 
     /// Removes all workers.
     pub fn remove_workers(&self) {
         let workers: Vec<_> = self.workers().keys().copied().collect();
-        workers.into_iter().for_each(|worker| self.remove_worker(worker));
+        workers.into_iter().for_each(|worker| drop(self.remove_worker(worker)));
     }
 
     /// Returns the output of a worker. Error: there is no such worker, or its start has not been

@@ -23,9 +23,11 @@
 
 pub mod application;
 pub mod automatic_sizing;
+mod crash_report;
 pub mod dispatch;
 pub mod ends;
 pub mod instance;
+mod last_messages;
 pub mod output;
 pub mod pending;
 pub mod process_meter;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use howdah_sys::log::{Level, Log};
+use howdah_sys::log::{Level, Log, OfApplication, Subject};
 use howdah_wire::queue::WorkerId;
 
 use super::instance::Instance;
@@ -46,9 +46,15 @@ impl RequestSource for OutputOwner {
         self.queue.request_of(&self.instance.upgrade()?, self.worker)
     }
 
-    fn log(&self, message: fmt::Arguments<'_>) {
+    fn log(&self, context: Option<&RequestContext>, message: fmt::Arguments<'_>) {
         let source = format_args!("application \"{}\"", self.application);
-        self.log.write_limited(&self.queue.log_rate, &source, self.pid, Level::Error, message);
+        let application = OfApplication(&self.application);
+        let about: &dyn Subject = match context {
+            Some(context) => context,
+            None => &application,
+        };
+        let (rate, about) = (&self.queue.log_rate, self.log.about(about));
+        about.write_limited(rate, &source, self.pid, Level::Error, message);
     }
 
     fn log_pause(&self) -> Duration {

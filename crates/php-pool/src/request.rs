@@ -10,7 +10,7 @@ use howdah_config::Variable;
 use howdah_config::include::SHARED;
 use howdah_http::handling::{Fact, Facts, ScriptFacts};
 use howdah_http::message::{ShownRequestId, shown_target};
-use howdah_sys::log::{Level, Log};
+use howdah_sys::log::{Level, Log, Subject};
 use howdah_sys::log_rate::LogRate;
 use howdah_wire::frame::RequestUsage;
 
@@ -85,8 +85,22 @@ pub struct RequestContext {
 impl RequestContext {
     /// Logs a problem with the request, within the limit of its application's queue.
     pub(crate) fn log_error(&self, log: &Log, limit: &LogRate, problem: fmt::Arguments<'_>) {
-        let site = &*self.application;
-        log.write_about(limit, site, Level::Error, format_args!("{self}: {problem}"));
+        let problem = format_args!("{self}: {problem}");
+        log.about(self).write_shortened(limit, Level::Error, problem);
+    }
+}
+
+impl Subject for RequestContext {
+    fn site(&self) -> &str {
+        &self.site
+    }
+
+    fn application(&self) -> Option<&str> {
+        Some(&self.application)
+    }
+
+    fn request_id(&self) -> Option<String> {
+        Some(ShownRequestId(self.id).to_string())
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use howdah_sys::reactor;
 use tokio::io::unix::AsyncFd;
 
+use super::crash_report;
 use super::request::{RequestContext, RequestKey};
 
 /// Maximum size of a record in bytes; longer output continues in another record.
@@ -36,8 +37,9 @@ pub(super) trait RequestSource: fmt::Debug + Send + Sync {
     fn application(&self) -> &str;
     /// Returns the current request of the worker, or its last one.
     fn current_request(&self) -> Option<(RequestKey, Arc<RequestContext>)>;
-    /// Writes a record to the log, within the application's log rate.
-    fn log(&self, message: fmt::Arguments<'_>);
+    /// Writes a record to the log, within the application's log rate. `context`: the request that
+    /// it is about.
+    fn log(&self, context: Option<&RequestContext>, message: fmt::Arguments<'_>);
     /// Returns the time until the application may log again.
     fn log_pause(&self) -> Duration;
 }
@@ -62,6 +64,8 @@ struct State {
     parts: u32,
     /// The worker has ended: further output is from other processes.
     has_ended: bool,
+    /// The report of its crash, if the pipe was closed before its end was known.
+    report: Option<String>,
 }
 
 impl Output {
@@ -90,7 +94,7 @@ impl Output {
                     wait => tokio::time::sleep(wait).await,
                 }
             } else if ready.ready().is_read_closed() {
-                self.end();
+                self.close();
                 return;
             } else {
                 ready.clear_ready();
@@ -142,12 +146,25 @@ impl Output {
         }
     }
 
-    /// Logs the rest of the output of a worker that has ended.
-    pub fn end(&self) {
+    /// Logs the rest of the output of a worker that has ended. Returns the report of its crash.
+    pub fn end(&self) -> Option<String> {
         self.read_available();
         let mut state = self.lock();
         state.has_ended = true;
+        let report = crash_report::take(&mut state.read);
         state.log(&*self.source, true);
+        self.has_unlogged.store(false, SeqCst);
+        report.or(state.report.take())
+    }
+
+    /// Logs the rest of the output once all writing ends of the pipe are closed. The report of a
+    /// crash waits for the end of the worker, which is reported as well.
+    fn close(&self) {
+        self.read_available();
+        let mut state = self.lock();
+        let report = crash_report::take(&mut state.read);
+        state.log(&*self.source, true);
+        state.report = report.or(state.report.take());
         self.has_unlogged.store(false, SeqCst);
     }
 
@@ -207,11 +224,15 @@ impl State {
             (_, true) => format!(", part {part}, the last"),
             (_, false) => format!(", part {part}"),
         };
-        let write = |message: fmt::Arguments<'_>| source.log(message);
         match &self.request {
             _ if text.is_empty() => {}
-            Some((_, context)) => write(format_args!("{context}: output{part}: {text}")),
-            None => write(format_args!("\"{}\" application output: {text}", source.application())),
+            Some((_, context)) => {
+                source.log(Some(context), format_args!("{context}: output{part}: {text}"))
+            }
+            None => {
+                let application = source.application();
+                source.log(None, format_args!("\"{application}\" application output: {text}"))
+            }
         }
         self.read = rest;
         self.parts += 1;

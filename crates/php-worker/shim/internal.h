@@ -157,6 +157,9 @@ void howdah_fill_request_info(const struct howdah_request *request);
 /* Clears SG(request_info) after sapi_deactivate(), which leaves pointers to freed memory. */
 void howdah_free_request_info(void);
 
+/* Makes this process report its own crash. */
+void howdah_report_crashes(void);
+
 /* Makes PHP use the directory for uploaded files of howdah_php_set_upload_directory(). */
 void howdah_apply_upload_directory(void);
 

@@ -364,6 +364,7 @@ void howdah_php_child(void)
 {
     howdah_directory_child();
     howdah_time_limit_child();
+    howdah_report_crashes();
     howdah_watch_process();
     /* Random numbers of the parent must not be repeated in every child. */
     howdah_forget_random_state();

@@ -47,6 +47,7 @@ mod restart;
 mod sandbox;
 mod server_status;
 mod shutdown;
+mod site_logs;
 mod spec;
 mod start;
 mod thread_loop;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_http::client::network;
-use howdah_sys::log::{Level, Log, Shortened};
+use howdah_sys::log::{Level, Log, OfSite, Shortened};
 use howdah_sys::log_rate::LogRate;
 
 /// Maximum number of lines of a site about clients in an [`INTERVAL`].
@@ -70,7 +70,8 @@ impl RequestLog {
 
     /// Writes a line about a problem with a request, or leaves it out and counts it.
     pub fn write(&self, site: &Arc<str>, level: Level, line: fmt::Arguments<'_>) {
-        self.log.write_about(&self.lines_of(site).rate, site, level, line);
+        let about = OfSite(site);
+        self.log.about(&about).write_shortened(&self.lines_of(site).rate, level, line);
     }
 
     /// Writes a line about an action of a client, or leaves it out and counts it.
@@ -85,11 +86,13 @@ impl RequestLog {
         let mut clients = lines.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = clients.next(client.map(network), Instant::now()) else { return };
         drop(clients);
+        let about = OfSite(site);
+        let log = self.log.about(&about);
         match left_out {
-            0 => self.log.write(level, Shortened(line)),
+            0 => log.write(level, Shortened(line)),
             many => {
                 let more = format_args!("; {many} earlier lines about clients were not logged");
-                self.log.write(level, format_args!("{}{more}", Shortened(line)));
+                log.write(level, format_args!("{}{more}", Shortened(line)));
             }
         }
     }

@@ -36,7 +36,7 @@ use howdah_http::message::{Request, Response};
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
 use howdah_php_pool::status_page;
-use howdah_sys::log::Level;
+use howdah_sys::log::{Level, OfApplication};
 
 use crate::request_log::RequestLog;
 use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
@@ -249,7 +249,8 @@ impl<'s> Routing<'s> {
             // Its queue logs some problems, too.
             Some(application) => {
                 let limit = &application.queue.request_lines;
-                self.log.log().write_about(limit, site, Level::Error, line);
+                let about = OfApplication(site);
+                self.log.log().about(&about).write_shortened(limit, Level::Error, line);
             }
             None => self.log.write(site, Level::Error, line),
         }

@@ -55,6 +55,10 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
         parts.place(&path, &["hosts", &index.to_string()]);
     }
     parts.document.insert("variables".to_owned(), json!({"site": {"values": values}}));
+    if let Some(log) = &site.error_log {
+        parts.place(&["error_logs", &site.name], &["logs", "error"]);
+        parts.document.insert("error_logs".to_owned(), json!({&site.name: log}));
+    }
     if let Some(listeners) = encryption::listeners(site)? {
         parts.document.insert("listeners".to_owned(), listeners);
         parts.places.extend(encryption::places(site));

@@ -6,22 +6,26 @@
 //! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
 //! are indented, so that no record can look like two.
 
+mod about;
 pub mod journal;
 pub mod json;
 mod level;
 mod shortened;
 mod unwritten;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::{Admission, LASTING_RATE, LogRate};
 use crate::plain::Plain;
 
+pub use self::about::{About, OfApplication, OfSite, Subject};
 pub use self::level::Level;
 pub use self::shortened::Shortened;
 use self::unwritten::Unwritten;
@@ -31,6 +35,11 @@ pub const LEVEL_VARIABLE: &str = "HOWDAH_LOG_LEVEL";
 
 /// Variable with the name of the log, for processes that get only its descriptor.
 const NAME_VARIABLE: &str = "HOWDAH_LOG_NAME";
+
+/// Minimum cost of a record in the journal, in bytes. The journal drops records of a whole service
+/// beyond 10,000 of a priority in 30 s by default (journald.conf(5)), whichever site they are about;
+/// with this cost a site writes 2,048 and then 16 a second.
+const MIN_JOURNAL_COST: usize = 8 << 10;
 
 /// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
@@ -46,7 +55,14 @@ pub struct Log {
     unwritten: Mutex<Unwritten>,
     /// `unwritten` has lines; avoids the lock.
     is_failing: AtomicBool,
+    /// The journal's socket for records with fields.
+    native: Option<UnixDatagram>,
+    /// Logs of sites that have one of their own, by the names of sites and applications.
+    sites: RwLock<SiteLogs>,
 }
+
+/// Logs of sites, by the names of sites and applications.
+pub type SiteLogs = HashMap<String, Arc<Log>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -65,7 +81,29 @@ impl Log {
             name: "stderr".to_owned(),
             unwritten: Mutex::default(),
             is_failing: AtomicBool::new(false),
+            native: None,
+            sites: RwLock::default(),
         }
+    }
+
+    /// Creates the log of a site in an open file: with the threshold of this log, and in its format
+    /// unless that is the journal's.
+    pub fn of_site(&self, file: OwnedFd, name: &str) -> Self {
+        let format = if self.format == Format::Json { Format::Json } else { Format::Text };
+        Log { format, threshold: self.threshold, ..Log::new(file).named(name) }
+    }
+
+    /// Replaces the logs of sites, which records about them are written to ([`Log::about`]).
+    pub fn set_sites(&self, sites: SiteLogs) {
+        *self.sites.write().unwrap_or_else(PoisonError::into_inner) = sites;
+    }
+
+    /// Returns the log for records about a subject: that of its site if it has one, else this one.
+    pub fn about<'a>(&'a self, subject: &'a dyn Subject) -> About<'a> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        let own = sites.get(subject.site());
+        let own = own.or_else(|| sites.get(subject.application()?)).map(Arc::clone);
+        About::new(self, own, subject)
     }
 
     /// Returns the log with its name in messages, such as the path of its file.
@@ -95,7 +133,8 @@ impl Log {
         };
         let threshold = std::env::var(LEVEL_VARIABLE).ok();
         let threshold = threshold.and_then(|name| Level::named(&name)).unwrap_or(Level::Debug);
-        let log = Log { format, threshold, ..Log::new(file) };
+        let native = if format == Format::Journal { journal::connect_native() } else { None };
+        let log = Log { format, threshold, native, ..Log::new(file) };
         match std::env::var(NAME_VARIABLE) {
             Ok(name) => log.named(name),
             Err(_) if format == Format::Journal => log.named("journald"),
@@ -115,7 +154,7 @@ impl Log {
             Ok(log) if log.format == Format::Journal => Ok(log),
             _ => {
                 let log = Log::passed(journal::connect()?).named("journald");
-                Ok(Log { format: Format::Journal, ..log })
+                Ok(Log { format: Format::Journal, native: journal::connect_native(), ..log })
             }
         }
     }
@@ -139,9 +178,12 @@ impl Log {
         };
         let threshold = (LEVEL_VARIABLE, self.threshold.as_str().to_owned());
         let name = (NAME_VARIABLE, self.name.clone());
+        let native = std::env::var(journal::NATIVE_VARIABLE).ok();
+        let native = native.map(|path| (journal::NATIVE_VARIABLE, path));
         format
             .into_iter()
             .chain([threshold, name])
+            .chain(native)
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
@@ -158,12 +200,12 @@ impl Log {
 
     /// Writes a record. One that cannot be written is counted: see [`Log::problem`].
     pub fn write(&self, level: Level, message: impl fmt::Display) {
-        self.write_counted(level, &message);
+        self.write_counted(level, &message, None);
     }
 
     /// Writes a record in the name of another process.
     pub fn write_as(&self, pid: u32, level: Level, message: impl fmt::Display) {
-        self.record(level, pid, pid, &Plain(message));
+        self.record(level, pid, pid, &Plain(message), None);
     }
 
     /// Writes a record in the name of another process, unchanged, and counts it against `rate`, or
@@ -177,35 +219,54 @@ impl Log {
         level: Level,
         message: impl fmt::Display,
     ) {
+        self.limited(rate, source, pid, level, &message, None);
+    }
+
+    fn limited(
+        &self,
+        rate: &LogRate,
+        source: &dyn fmt::Display,
+        pid: u32,
+        level: Level,
+        message: &dyn fmt::Display,
+        subject: Option<&dyn Subject>,
+    ) {
         if level > self.threshold {
             return;
         }
         let lines = format_args!("lines of {source}");
         let excess = format_args!("{source} writes too much for the log: its lines");
-        if !self.admits(rate, lines, excess) {
-            return rate.wrote(length(&message));
+        if !self.admits(rate, lines, excess, subject) {
+            return rate.wrote(length(message));
         }
-        let length = self.record(level, pid, pid, &message);
+        let length = self.record(level, pid, pid, message, subject);
         rate.wrote(length);
-        rate.kept(length);
+        rate.kept(self.cost(length));
     }
 
     /// Writes a record about a request of a site, shortened, and counts it against `rate`, or
     /// leaves it out: clients can cause these records at any rate.
-    pub fn write_about(
+    fn shortened(
         &self,
         rate: &LogRate,
-        site: &str,
+        subject: &dyn Subject,
         level: Level,
-        message: impl fmt::Display,
+        message: &dyn fmt::Display,
     ) {
         if level > self.threshold {
             return;
         }
+        let site = subject.application().unwrap_or(subject.site());
         let lines = format_args!("lines about requests to \"{site}\"");
-        if self.admits(rate, lines, format_args!("too many {lines}: they")) {
-            rate.kept(self.write_counted(level, &Shortened(message)));
+        if self.admits(rate, lines, format_args!("too many {lines}: they"), Some(subject)) {
+            let length = self.write_counted(level, &Shortened(message), Some(subject));
+            rate.kept(self.cost(length));
         }
+    }
+
+    /// Returns the bytes that a record counts for in the lasting rate of its site.
+    fn cost(&self, length: usize) -> usize {
+        if self.format == Format::Journal { length.max(MIN_JOURNAL_COST) } else { length }
     }
 
     /// Returns true if a record may be written. Logs when `excess` is left out from now on, and how
@@ -215,11 +276,13 @@ impl Log {
         rate: &LogRate,
         lines: fmt::Arguments<'_>,
         excess: fmt::Arguments<'_>,
+        subject: Option<&dyn Subject>,
     ) -> bool {
         match rate.admit() {
             Admission::Open => return true,
             Admission::Opened(count) => {
-                self.write(Level::Warn, format_args!("{count} {lines} were left out"));
+                let line = format_args!("{count} {lines} were left out");
+                self.write_counted(Level::Warn, &line, subject);
                 return true;
             }
             Admission::Closed => {
@@ -227,7 +290,7 @@ impl Log {
                 let line = format_args!(
                     "{excess} are left out for 10 s, beyond a lasting {lasting} KiB/s"
                 );
-                self.write(Level::Warn, line);
+                self.write_counted(Level::Warn, &line, subject);
             }
             Admission::LeftOut => {}
         }
@@ -246,39 +309,49 @@ impl Log {
     }
 
     /// Writes a record of this thread, and returns its length.
-    fn write_counted(&self, level: Level, message: &dyn fmt::Display) -> usize {
+    fn write_counted(
+        &self,
+        level: Level,
+        message: &dyn fmt::Display,
+        subject: Option<&dyn Subject>,
+    ) -> usize {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        self.record(level, std::process::id(), thread, &Plain(message))
+        self.record(level, std::process::id(), thread, &Plain(message), subject)
     }
 
     /// Writes a record, unless it is below the threshold, and returns its length. If the process is
     /// not known (0), it is this one.
-    fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
-        if level > self.threshold {
-            return 0;
-        }
-        let known = |id: u32| if id == 0 { std::process::id() } else { id };
-        let mut length = 0;
-        self.encode(level, known(pid), known(thread), message, &mut |line| {
-            self.write_line(line);
-            length += line.len();
-        });
-        length
-    }
-
-    /// Passes the lines of a record to `put`.
-    fn encode(
+    fn record(
         &self,
         level: Level,
         pid: u32,
         thread: u32,
         message: &dyn fmt::Display,
+        subject: Option<&dyn Subject>,
+    ) -> usize {
+        if level > self.threshold {
+            return 0;
+        }
+        let known = |id: u32| if id == 0 { std::process::id() } else { id };
+        let put = &mut |line: &[u8]| self.write_line(line);
+        self.encode(level, [known(pid), known(thread)], message, subject, put)
+    }
+
+    /// Passes the lines of a record of a process and thread to `put`, as far as the journal has not
+    /// taken it as an entry. Returns the length of the record.
+    fn encode(
+        &self,
+        level: Level,
+        [pid, thread]: [u32; 2],
+        message: &dyn fmt::Display,
+        subject: Option<&dyn Subject>,
         put: &mut dyn FnMut(&[u8]),
-    ) {
+    ) -> usize {
         if self.format == Format::Json {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let line = json::line(time, level, pid, thread, &message.to_string());
-            return put(line.as_bytes());
+            let line = json::line(time, level, [pid, thread], subject, &message.to_string());
+            put(line.as_bytes());
+            return line.len();
         }
         let mut text = String::with_capacity(128);
         if self.format == Format::Text {
@@ -292,10 +365,16 @@ impl Log {
         let mut record = Vec::with_capacity(text.len() + 1);
         escape(text.as_bytes().trim_ascii_end(), &mut record);
         if self.format == Format::Journal {
-            return journal::lines(level, &record).iter().for_each(|line| put(line));
+            let native = self.native.as_ref();
+            let taken =
+                native.map_or(0, |socket| journal::send_native(socket, level, &record, subject));
+            let rest = record.get(taken..).filter(|rest| !rest.is_empty());
+            rest.iter().flat_map(|rest| journal::lines(level, rest)).for_each(|line| put(&line));
+            return record.len();
         }
         record.push(b'\n');
         put(&record);
+        record.len()
     }
 
     /// Writes a line, or counts it as lost.
@@ -324,7 +403,8 @@ impl Log {
         let pid = std::process::id();
         // Behind a part of a line.
         let mut lines = if unwritten.is_torn() { b"\n".to_vec() } else { Vec::new() };
-        self.encode(Level::Alert, pid, pid, &Plain(report), &mut |line| lines.extend(line));
+        let report = Plain(report);
+        self.encode(Level::Alert, [pid, pid], &report, None, &mut |line| lines.extend(line));
         match self.put(&lines) {
             Ok(()) => {
                 *unwritten = Unwritten::default();

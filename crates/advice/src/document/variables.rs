@@ -107,7 +107,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
     let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
     match parents.as_slice() {
         // Names chosen by the user.
-        ["applications" | "upstreams" | "listeners" | "routes"] => false,
+        ["applications" | "upstreams" | "listeners" | "routes" | "error_logs"] => false,
         ["variables", ..] => true,
         [.., "limit"] | [.., "limit", _] | [.., "cache"] if key == "key" => true,
         ["applications", _] if key == "environment" => false,

@@ -1,4 +1,4 @@
-//! `howdah site logs`: the lines of the server's log that name a site.
+//! `howdah site logs`: the log of a site, or the lines of the server's log that name it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -47,7 +47,15 @@ pub(super) fn run(
         )));
     };
     let config = client.compiled().unwrap_or_default();
-    let filter = Filter::new(name, &file, application_of_site(&config, name));
+    let mut filter = Filter::new(name, &file, application_of_site(&config, name));
+    let own = config.get("error_logs").and_then(|logs| logs.get(name)?.as_str());
+    if let Some(own) = own {
+        // A file of several sites has the lines of others, too.
+        let logs = config.get("error_logs").and_then(|logs| logs.as_object());
+        let count = logs.map_or(0, |logs| logs.values().filter(|log| **log == *own).count());
+        filter.takes_all = count == 1;
+        return of_file(Path::new(own), filter, follow, lines);
+    }
     show(status, filter, follow, lines)
 }
 
@@ -106,6 +114,8 @@ struct Filter {
     shared: Option<String>,
     /// The last record was one about the site: indented lines continue it.
     is_inside: bool,
+    /// All lines are about the site.
+    takes_all: bool,
 }
 
 impl Filter {
@@ -114,11 +124,14 @@ impl Filter {
         let shared = application.filter(|application| *application != name);
         let shared = shared.map(|application| format!("\"{application}\""));
         let words = [format!("\"{name}\""), format!("/{name}/"), file.to_owned()];
-        Filter { words, shared, is_inside: false }
+        Filter { words, shared, is_inside: false, takes_all: false }
     }
 
     /// Returns true for a line about the site.
     fn takes(&mut self, line: &str) -> bool {
+        if self.takes_all {
+            return true;
+        }
         if !line.starts_with([' ', '\t']) {
             let mut words = self.words.iter().filter(|word| !word.is_empty());
             let shared = self.shared.as_ref().filter(|_| !line.contains(" of site \""));

@@ -214,7 +214,12 @@ pub(super) static VALUE_FILE: Shape = Shape {
 /// `logs` of a site.
 pub(super) static LOGS_OF_SITE: Shape = Shape {
     name: "site_logs",
-    parts: &[&[Key::new("access", LOGS, "Access log of the site")
-        .default("that of the document")
-        .details("See [Access log](access-log.md)")]],
+    parts: &[&[
+        Key::new("access", LOGS, "Access log of the site")
+            .default("that of the document")
+            .details("See [Access log](access-log.md)"),
+        Key::new("error", Kind::Text, "File for the log records about the site")
+            .default("the server's log")
+            .details("See [Log of a site](../operations.md#log-of-a-site)"),
+    ]],
 };

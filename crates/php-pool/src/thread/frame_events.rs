@@ -34,14 +34,18 @@ impl PhpThread {
                     let level = Level::from_syslog(severity);
                     // As if the worker had written to the log itself.
                     let pid = match attached.instance.region.claim_of(slot) {
-                        Claim::Taken(_, owner) => attached.instance.pid(owner),
+                        Claim::Taken(_, owner) => {
+                            attached.instance.note_message(owner, key, &text);
+                            attached.instance.pid(owner)
+                        }
                         _ => None,
                     };
                     let pid = pid.unwrap_or(std::process::id());
                     let message = format_args!("{context}: {text}");
                     let source = format_args!("application \"{}\"", context.application);
                     let rate = &attached.queue.log_rate;
-                    self.log.write_limited(rate, &source, pid, level, message);
+                    let about = self.log.about(&*context);
+                    about.write_limited(rate, &source, pid, level, message);
                 }
             }
             Event::Purge { is_all, is_soft, tags } => {
@@ -116,7 +120,8 @@ impl PhpThread {
         let message = format_args!("{context}: its worker is replaced: {}", reason.name());
         let pid = pid.unwrap_or(std::process::id());
         let source = format_args!("application \"{}\"", context.application);
-        self.log.write_limited(&attached.queue.log_rate, &source, pid, Level::Info, message);
+        let (rate, about) = (&attached.queue.log_rate, self.log.about(&*context));
+        about.write_limited(rate, &source, pid, Level::Info, message);
     }
 
     fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {

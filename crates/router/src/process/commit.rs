@@ -67,6 +67,7 @@ impl ControlThread {
         self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         memory::FILES.set_total(snapshot.config.settings.http.response_temp_size);
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        self.site_logs.follow(&snapshot.config.error_logs).map_err(text)?;
         for (path, file) in cache_files {
             self.open_cache(&path, file);
         }

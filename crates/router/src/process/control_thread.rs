@@ -29,6 +29,7 @@ use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::server_status::http_date;
+use super::site_logs::SiteLogFiles;
 use super::threads::Threads;
 use super::trigger::{CHANGE_TIMEOUT, LOOK_TIMEOUT, START_TIMEOUT};
 use super::usage::UsageReports;
@@ -44,6 +45,8 @@ pub(super) struct ControlThread {
     /// The certificate store. A bundle that a listener names stays until none does.
     pub(super) certificates: Certificates,
     pub(super) programs: Programs,
+    /// Logs of sites.
+    pub(super) site_logs: SiteLogFiles,
     /// What sites have used.
     pub(super) usage: Rc<UsageReports>,
     /// Requests for metrics, until the event loop takes them.

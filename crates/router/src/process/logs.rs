@@ -1,4 +1,4 @@
-//! Log rotation: the error log, the access log and slow logs are opened again.
+//! Log rotation: the error log, access logs, slow logs and logs of sites are opened again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +21,7 @@ impl ControlThread {
             reopen_error_log(&self.shared.log, file);
         }
         self.pools.traces.reopen();
+        self.site_logs.reopen()?;
         for file in self.shared.snapshot.load().logs.values() {
             self.link.send(&ToSupervisor::OpenLog { path: file.name().to_owned() })?;
         }
@@ -31,6 +32,9 @@ impl ControlThread {
     pub(super) fn on_log_opened(&mut self, path: &str, error: &str, file: Option<OwnedFd>) {
         if self.pools.traces.awaits(path) {
             return self.pools.traces.on_log_opened(path, error, file);
+        }
+        if self.site_logs.awaits(path) {
+            return self.site_logs.on_log_opened(path, error, file);
         }
         let snapshot = self.shared.snapshot.load();
         let named = snapshot.logs.values().filter(|log| log.name() == path);
@@ -48,14 +52,14 @@ impl ControlThread {
 
     /// Asks for new sockets to log servers that have gone away, and for files that could not be
     /// opened. Returns the time of the next check.
-    pub(super) fn reconnect_logs(&self, now: Instant) -> io::Result<Option<Instant>> {
+    pub(super) fn reconnect_logs(&mut self, now: Instant) -> io::Result<Option<Instant>> {
         let snapshot = self.shared.snapshot.load();
         let mut retried = snapshot.logs.values().filter(|log| log.may_need_file()).peekable();
         let next = retried.peek().map(|_| now + RECONNECT_INTERVAL);
         for log in retried.filter(|log| log.take_disconnected()) {
             self.link.send(&ToSupervisor::OpenLog { path: log.name().to_owned() })?;
         }
-        Ok(next)
+        Ok(next.into_iter().chain(self.site_logs.retry(now)?).min())
     }
 }
 

@@ -153,6 +153,7 @@ impl ControlThread {
         let log = &self.shared.log;
         found.extend(log.problem().map(|why| Found::out(PartKind::Log, log.name(), why)));
         found.extend(self.pools.traces.problems(&snapshot.config));
+        found.extend(self.site_logs.problems());
         found.extend(self.problems_of_supervisor.iter().cloned());
         let own = &snapshot.config.settings.http.body_temp_path;
         if let Some((directory, why)) = temporary_files::problem()

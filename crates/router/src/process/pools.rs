@@ -9,6 +9,7 @@ mod application;
 mod asked;
 mod asking;
 mod changed;
+mod end_lines;
 mod file_checks;
 mod kept;
 mod memory;

@@ -40,6 +40,7 @@ use super::out::OutParts;
 use super::pools::Pools;
 use super::programs::Programs;
 use super::sandbox::RouterSandbox;
+use super::site_logs::SiteLogFiles;
 use super::threads::{Threads, thread_count};
 use super::trigger::{StartPolicy, Trigger};
 use super::usage::UsageReports;
@@ -131,6 +132,7 @@ fn control_thread(
     pools.generation = hello.generation;
     pools.required = hello.required;
     let usage = UsageReports::new(Rc::clone(link), threads.clone());
+    let site_logs = SiteLogFiles::new(Rc::clone(link), Arc::clone(&log));
     let control = ControlThread {
         link: Rc::clone(link),
         shared,
@@ -152,6 +154,7 @@ fn control_thread(
         out: OutParts::default(),
         problems_of_supervisor: Vec::new(),
         stale_tls: Vec::new(),
+        site_logs,
         closed: ClosedListeners::default(),
         unread: BTreeMap::new(),
     };

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
 use howdah_php_pool::queue::Queue;
+use howdah_php_pool::request::RequestContext;
 use howdah_php_pool::status::SlowRequest;
 use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::{Stack, ToSupervisor};
@@ -77,17 +78,16 @@ enum File {
 /// A record that is complete.
 #[derive(Debug)]
 struct Record {
+    context: Arc<RequestContext>,
     pid: u32,
     level: Level,
     text: String,
 }
 
 impl Record {
+    /// Writes the record to the log of its site, of those that `log` knows.
     fn write(&self, log: &Log) {
-        match self.pid {
-            0 => log.write(self.level, &self.text),
-            pid => log.write_as(pid, self.level, &self.text),
-        }
+        log.about(&*self.context).write_as(self.pid, self.level, &self.text);
     }
 }
 
@@ -182,7 +182,7 @@ impl Traces {
             }),
             Err(why) => text += &format!("\nno stack: {why}"),
         }
-        let record = Record { pid: *pid, level, text };
+        let record = Record { context: Arc::clone(context), pid: *pid, level, text };
         match trace.file.as_ref().and_then(|path| self.files.get_mut(path)) {
             Some(File::Open(log)) => record.write(log),
             Some(File::Opening { waiting, .. }) if waiting.len() < MAX_WAITING_RECORDS => {

@@ -21,6 +21,7 @@ use howdah_wire::frame::OpcacheUsage;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
 
+use super::end_lines::EndLines;
 use super::kept::Kept;
 use super::restarts::{LONG_LIFE, Restarts};
 use crate::process::threads::Threads;
@@ -43,6 +44,8 @@ pub(super) struct PooledApplication {
     pub(super) is_counted: bool,
     /// The last start of the worker script of a resident application.
     pub(super) boot: Option<WorkerStatus>,
+    /// Limit on the lines about workers that have failed.
+    pub(super) end_lines: EndLines,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -135,6 +138,7 @@ impl PooledApplication {
             shares_start: false,
             is_counted: false,
             boot: None,
+            end_lines: EndLines::default(),
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,

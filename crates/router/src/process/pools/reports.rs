@@ -15,7 +15,7 @@ use howdah_php_pool::thread::ControlRequest;
 use howdah_php_pool::worker_count::WorkerStage;
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_questions::WorkerStatus;
-use howdah_sys::log::Level;
+use howdah_sys::log::{Level, OfApplication};
 use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, Problem, ProblemKind, ToSupervisor};
 use howdah_wire::queue::WorkerId;
@@ -267,10 +267,15 @@ impl Pools {
             return; // the change or restart that waits for it fails with the message
         }
         let name = &app.config.name;
+        let about = OfApplication(name);
+        let about = log.about(&about);
         match ready_for {
             _ if is_known => {}
-            None => log.write(Level::Alert, app.is_out(&message)),
-            Some(_) => log.write(Level::Alert, format_args!("\"{name}\" application: {message}")),
+            None => about.write_to_both(Level::Alert, app.is_out(&message)),
+            Some(_) => {
+                let line = format_args!("\"{name}\" application: {message}");
+                about.write_to_both(Level::Alert, line);
+            }
         }
         if ready_for.is_some() {
             app.queue.ends.count_restart(true);
@@ -321,7 +326,8 @@ impl Pools {
         app.started.insert(worker, Instant::now());
         app.queue.fill_slots();
         if app.logs_starts {
-            log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
+            let line = format_args!("\"{name}\" application started");
+            log.about(&OfApplication(&name)).write_as(pid, Level::Info, line);
         }
         app.logs_starts |= app.starting == 0;
     }
@@ -340,7 +346,8 @@ impl Pools {
         if app.failure != failure {
             let name = &app.config.name;
             let level = if is_temporary { Level::Warn } else { Level::Alert };
-            log.write(level, format_args!("\"{name}\" application: {message}"));
+            let line = format_args!("\"{name}\" application: {message}");
+            log.about(&OfApplication(name)).write_to_both(level, line);
             app.failure = failure;
         }
     }
@@ -357,7 +364,8 @@ impl Pools {
             queue.ends.count(status, is_late, Instant::now());
         }
         if has_failed && let Some(name) = self.retired.name(number) {
-            log.write(Level::Error, format_args!("\"{name}\" {} {status}", named(pid)));
+            let line = format_args!("\"{name}\" {} {status}", named(pid));
+            log.about(&OfApplication(name)).write_to_both(Level::Error, line);
         }
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
@@ -383,12 +391,19 @@ impl Pools {
         }
         if has_failed && !is_known {
             let name = &app.config.name;
-            let more = if is_early {
-                " before it had a request; further such ends are not logged"
-            } else {
-                ""
+            let Some(left_out) = app.end_lines.next(now) else { return };
+            let more = match left_out {
+                _ if is_early => {
+                    " before it had a request; further such ends are not logged".to_owned()
+                }
+                0 => String::new(),
+                many => format!("; {many} earlier ends of its workers were not logged"),
             };
-            log.write(Level::Error, format_args!("\"{name}\" {} {status}{more}", named(pid)));
+            // The journal counts alerts apart from errors, of which sites can write many.
+            let is_crash = matches!(status, Exit::Signal(_)) && !is_late;
+            let level = if is_crash { Level::Alert } else { Level::Error };
+            let line = format_args!("\"{name}\" {} {status}{more}", named(pid));
+            log.about(&OfApplication(name)).write_to_both(level, line);
         }
     }
 
@@ -401,10 +416,10 @@ impl Pools {
     }
 
     fn remove_worker(&self, number: u32, worker: WorkerId, pid: u32, status: Exit) {
-        if let Some(instance) = self.instance(number) {
-            instance.remove_worker(worker);
-        }
-        let how: Arc<str> = format!("{} {status}", named(pid)).into();
+        let details = self.instance(number).map(|instance| instance.remove_worker(worker));
+        // The record about its request has them.
+        let details = details.filter(|_| status != Exit::Status(0)).unwrap_or_default();
+        let how: Arc<str> = format!("{} {status}{details}", named(pid)).into();
         let died = || ThreadCommand::WorkerDied { instance: number, worker, how: Arc::clone(&how) };
         self.threads.send(died);
     }

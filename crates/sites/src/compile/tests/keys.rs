@@ -200,6 +200,8 @@ fn rows() -> Vec<Row> {
             .makes("/applications/a/environment/A", json!("s3cret")),
         Row::of_site("site_logs", "/sites/a/logs/access", json!("/log"))
             .makes("/routes/a/0/action/access_log", json!("/log")),
+        Row::of_site("site_logs", "/sites/a/logs/error", json!("/errors"))
+            .makes("/error_logs/a", json!("/errors")),
     ]
 }
 
