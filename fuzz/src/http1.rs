@@ -7,6 +7,7 @@ use howdah_http::h1::head::{Head, Parse, Scan, Scanned, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::Version;
 use howdah_http::target::{Path, Target};
+use howdah_http::trace_context::{MAX_STATE_BYTES, Parent, join_state};
 use howdah_text::token::is_token_byte;
 
 /// A head is read alike however it was cut, says what its bytes say, reads back, and, if it was
@@ -457,5 +458,23 @@ fn quoted(text: &[u8]) -> Option<usize> {
             byte if is_text(byte) => at += 1,
             _ => return None,
         }
+    }
+}
+
+/// Reads a `traceparent`, the first line, and a `tracestate`, the others. A parent must be read
+/// back from its parts, and a state that is passed on must be bounded and stay as it is.
+pub fn trace_context(input: &[u8]) {
+    let mut lines = input.split(|byte| *byte == b'\n');
+    if let Some(text) = lines.next()
+        && let Some(parent) = Parent::parse(text)
+    {
+        let Parent { id, span, flags } = parent;
+        let written = format!("00-{id}-{span}-{flags:02x}");
+        assert!(text.get(2..52) == written.as_bytes().get(2..52));
+        assert_eq!(Parent::parse(written.as_bytes()), Some(parent));
+    }
+    if let Some(joined) = join_state(lines) {
+        assert!(joined.len() <= MAX_STATE_BYTES && joined.is_ascii());
+        assert_eq!(join_state([&joined[..]].into_iter()), Some(joined.clone()));
     }
 }

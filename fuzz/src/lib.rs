@@ -76,6 +76,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_content_length", http1::content_length),
     ("http1_head", http1::head),
     ("http1_target", http1::target),
+    ("http1_trace_context", http1::trace_context),
     ("http2_blocks", http2::blocks),
     ("mail_conversation", mail::conversation),
     ("mail_message", mail::message),
@@ -96,6 +97,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_proxy_protocol", wire::proxy_protocol),
     ("wire_queue", wire::queue),
     ("wire_request", wire::request),
+    ("wire_spans", wire::spans),
     ("wire_stream", wire::stream),
 ];
 

@@ -97,7 +97,7 @@ pub fn params(input: &[u8]) {
 /// The names of a request's parameters, sorted.
 fn names(request: &Request, script: &Script) -> Vec<Vec<u8>> {
     let mut params = Params::default();
-    cgi_params::write(&mut params, request, script, None, 7);
+    cgi_params::write(&mut params, request, script, None, 7, None);
     let fixed = RequestHeader::new(&params, 0, 1, 7, 0);
     let mut names = Vec::new();
     let rest = decode_params(params.as_bytes(), fixed.params, |name, value| {

@@ -18,6 +18,7 @@ use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, decode_params};
+use howdah_wire::spans::{self, ReadSpan, SpanWriter, Value};
 use howdah_wire::stream::{Reader, Writer};
 
 use crate::Bytes;
@@ -429,5 +430,24 @@ pub fn hostile(input: &[u8]) {
             }
             _ => writer = Writer::new(slot, u64::from(op)),
         }
+    }
+}
+
+/// Reads a packet of spans. A span must be written as it was read, and the first packet of several
+/// must have whole spans.
+pub fn spans(input: &[u8]) {
+    let first = spans::first_packet(input);
+    assert!(input.starts_with(first) && spans::split(first).is_ok());
+    for bytes in spans::split(input).unwrap_or_default() {
+        let Ok(read) = ReadSpan::read(bytes) else { continue };
+        let mut written = Vec::new();
+        let mut writer = SpanWriter::new(&mut written, &read.span);
+        for (attribute, value) in &read.attributes {
+            match value {
+                Value::Text(text) => writer.text(*attribute, text),
+                Value::Number(number) => writer.number(*attribute, *number),
+            };
+        }
+        assert_eq!(spans::split(&written), Ok(vec![bytes]));
     }
 }

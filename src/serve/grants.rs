@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use howdah_config::{Acme, Config, MailServer, SmtpTls};
+use howdah_config::{Acme, Config, MailServer, SmtpTls, Telemetry};
 use howdah_router::process::{spec, tls_sources};
 use howdah_supervisor::{Grants, Names};
+use howdah_sys::machine;
 use howdah_tls::Source;
-use howdah_wire::messages::{MailRoute, MailTls};
+use howdah_wire::messages::{MailRoute, MailTls, TelemetryRoute};
 use howdah_wire::region::Geometry;
 
 /// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server.
@@ -64,6 +65,7 @@ fn of(config: &Config) -> Grants {
         mail: { applications.iter() }
             .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
             .collect(),
+        telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
         applications,
         shutdown_timeout: config.settings.shutdown_timeout,
     };
@@ -98,12 +100,40 @@ fn mail(config: &Config, application: &str) -> MailRoute {
         user,
         password_file: password_file.map(|path| path.to_string_lossy().into_owned()),
         authorities: authorities.map(|path| path.to_string_lossy().into_owned()),
-        resolver: config.settings.resolver.iter().map(ToString::to_string).collect(),
+        resolver: resolver(config),
         from,
         limit: limit.unwrap_or(0),
         timeout: u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX),
         key,
     }
+}
+
+/// Returns the server that takes traces.
+fn telemetry(config: &Config, telemetry: &Telemetry) -> TelemetryRoute {
+    let Telemetry { endpoint, is_grpc, batch_size, service_name, headers, .. } = telemetry;
+    let mut attributes = vec![
+        ("service.name".to_owned(), service_name.clone()),
+        ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("host.name".to_owned(), machine::name()),
+    ];
+    attributes.retain(|(name, _)| telemetry.attributes.iter().all(|(other, _)| other != name));
+    attributes.extend(telemetry.attributes.iter().cloned());
+    TelemetryRoute {
+        host: endpoint.host.clone(),
+        port: endpoint.port,
+        is_tls: endpoint.is_tls,
+        is_grpc: *is_grpc,
+        path: endpoint.path.clone(),
+        headers: headers.clone(),
+        authorities: telemetry.authorities.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        resolver: resolver(config),
+        attributes,
+        batch_size: *batch_size,
+    }
+}
+
+fn resolver(config: &Config) -> Vec<String> {
+    config.settings.resolver.iter().map(ToString::to_string).collect()
 }
 
 /// Returns the names of certificates that the router obtains and has stored.

@@ -22,6 +22,7 @@ mod site_logs;
 mod stale_users;
 mod stopped;
 mod systemd;
+mod telemetry;
 mod thirty_sites;
 mod top;
 mod upgrade;

@@ -85,7 +85,10 @@ impl<'w> Plan<'w> {
             is_sandboxed: false,
         };
         let attacker = (attacker.clone(), attacker);
-        Plan { world, site, changes: json!({}), attacker, circumstances, control: None }
+        // Nothing listens there: the telemetry process runs, and keeps its spans.
+        let telemetry = json!({"endpoint": "http://127.0.0.1:9", "protocol": "http"});
+        let changes = json!({"settings": {"telemetry": telemetry}});
+        Plan { world, site, changes, attacker, circumstances, control: None }
     }
 
     /// Puts something on top of the document.

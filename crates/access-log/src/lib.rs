@@ -28,4 +28,4 @@ pub use self::backlog::Sent;
 pub use self::buffer::LineBuffer;
 pub use self::compiled::{AccessLog, compile};
 pub use self::file::{LogFile, LogFiles};
-pub use self::mask::mask_query;
+pub use self::mask::{mask_query, secrets};

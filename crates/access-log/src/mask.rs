@@ -1,5 +1,8 @@
 //! Hides the values of query arguments, such as tokens and passwords.
 
+use std::collections::BTreeSet;
+
+use howdah_config::Config;
 use howdah_text::percent;
 
 /// Maximum number of times that a URL in a value is percent-encoded.
@@ -7,6 +10,39 @@ const MAX_ENCODINGS: usize = 3;
 
 /// Replaces a hidden value.
 const MASK: &[u8] = b"***";
+
+/// Arguments whose values are hidden, besides those that access logs of the document mask.
+const SECRETS: [&str; 22] = [
+    "access_token",
+    "api_key",
+    "apikey",
+    "auth",
+    "authorization",
+    "code",
+    "id_token",
+    "jwt",
+    "key",
+    "nonce",
+    "_wpnonce",
+    "pass",
+    "passwd",
+    "password",
+    "pwd",
+    "refresh_token",
+    "secret",
+    "session",
+    "sid",
+    "phpsessid",
+    "signature",
+    "token",
+];
+
+/// Returns the names of arguments whose values are hidden.
+pub fn secrets(config: &Config) -> Vec<String> {
+    let masked = config.access_logs().into_iter().flat_map(|(_, log)| log.mask.iter().cloned());
+    let all: BTreeSet<_> = masked.chain(SECRETS.map(str::to_owned)).collect();
+    all.into_iter().collect()
+}
 
 /// Replaces the values of query arguments with these names in the URLs of a text, such as a request
 /// line or a `Referer`. `start` is where the text begins in `line`.

@@ -12,6 +12,7 @@ use howdah_http::authority;
 use howdah_http::handshake::Handshake;
 use howdah_http::message::ShownRequestId;
 use howdah_http::message::{Request, ShownAddress, is_internal_field};
+use howdah_http::trace::TraceFields;
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 
@@ -29,15 +30,17 @@ pub const APACHE_SOFTWARE: &str =
 const LONGEST_TEXT: usize = 45;
 
 /// Writes the parameters of a request. `software` is the application's value of `SERVER_SOFTWARE`,
-/// `body_len` the length in bytes of the received body.
+/// `body_len` the length in bytes of the received body; `trace` replaces the client's fields of
+/// that kind.
 pub fn write(
     params: &mut Params,
     request: &Request,
     script: &Script,
     software: Option<&str>,
     body_len: u64,
+    trace: Option<&TraceFields>,
 ) {
-    write_standard(params, request, script, software, body_len);
+    write_standard(params, request, script, software, body_len, trace);
     if let Some(additions) = &request.additions
         && !additions.variables.is_empty()
     {
@@ -64,6 +67,7 @@ fn write_standard(
     script: &Script,
     software: Option<&str>,
     body_len: u64,
+    trace: Option<&TraceFields>,
 ) {
     let mut text = String::with_capacity(LONGEST_TEXT);
     let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
@@ -74,7 +78,7 @@ fn write_standard(
     let root = script.root.as_os_str().as_bytes();
     params.clear();
     if let Some(directives) = &script.directives {
-        return write_as_apache(params, request, script, directives, software);
+        return write_as_apache(params, request, script, directives, software, trace);
     }
     params.push(b"SCRIPT_FILENAME", script.file.as_os_str().as_bytes());
     if !script.path_info.is_empty() {
@@ -134,7 +138,7 @@ fn write_standard(
         params.push(b"REDIRECT_URL", &error.path);
     }
     params.push(b"FCGI_ROLE", b"RESPONDER");
-    write_fields(params, request);
+    write_fields(params, request, trace);
 }
 
 /// Writes the parameters of a request to a site with `.htaccess` files: those of Apache's mod_php.
@@ -145,6 +149,7 @@ fn write_as_apache(
     script: &Script,
     directives: &Directives,
     software: Option<&str>,
+    trace: Option<&TraceFields>,
 ) {
     let mut text = String::with_capacity(LONGEST_TEXT);
     let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
@@ -167,13 +172,14 @@ fn write_as_apache(
     // Of several fields of one name, the last one counts.
     let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
     for (index, (name, value)) in fields.iter().enumerate() {
-        let is_refused = name.eq_ignore_ascii_case(b"proxy") || is_internal_field(name);
+        let is_refused = is_refused(name, trace);
         let is_last =
             !fields[index + 1..].iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         if !is_refused && is_last && is_passed(name) {
             params.push_field(name, value);
         }
     }
+    write_trace(params, trace);
     params.push(b"SERVER_SIGNATURE", b"");
     params.push(b"SERVER_SOFTWARE", software.unwrap_or(APACHE_SOFTWARE).as_bytes());
     let local = connection.local.map(|local| local.ip());
@@ -319,13 +325,11 @@ fn has_body(request: &Request, body_len: u64) -> bool {
 }
 
 /// Writes header fields as `HTTP_…`; several fields of one name are joined (RFC 9110, 5.2).
-fn write_fields(params: &mut Params, request: &Request) {
+fn write_fields(params: &mut Params, request: &Request, trace: Option<&TraceFields>) {
     let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
     for (index, (name, value)) in fields.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
-        // CVE-2016-5385: HTTP_PROXY would configure HTTP clients of the script.
-        let is_refused = name.eq_ignore_ascii_case(b"proxy") || is_internal_field(name);
-        if is_refused || fields[..index].iter().any(same) {
+        if is_refused(name, trace) || fields[..index].iter().any(same) {
             continue;
         }
         let mut rest = fields[index + 1..].iter().filter(|other| same(other)).peekable();
@@ -340,6 +344,22 @@ fn write_fields(params: &mut Params, request: &Request) {
             joined.extend_from_slice(value);
         }
         params.push_field(name, &joined);
+    }
+    write_trace(params, trace);
+}
+
+/// Returns true for a field of the client that scripts do not get.
+fn is_refused(name: &[u8], trace: Option<&TraceFields>) -> bool {
+    // CVE-2016-5385: HTTP_PROXY would configure HTTP clients of the script.
+    name.eq_ignore_ascii_case(b"proxy")
+        || is_internal_field(name)
+        || (trace.is_some() && TraceFields::replace(name))
+}
+
+/// Writes the fields of the trace.
+fn write_trace(params: &mut Params, trace: Option<&TraceFields>) {
+    for (name, value) in trace.iter().flat_map(|trace| trace.pairs()) {
+        params.push_field(name.as_bytes(), value);
     }
 }
 
@@ -383,7 +403,7 @@ mod tests {
             directives: None,
         };
         let mut params = Params::default();
-        write(&mut params, &request, &script, None, 0);
+        write(&mut params, &request, &script, None, 0, None);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         params.iter().map(|(name, value)| (text(name), text(value))).collect()
     }

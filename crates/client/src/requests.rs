@@ -98,7 +98,12 @@ fn line(request: &LastRequest) -> String {
     if !request.servers.is_empty() {
         let _ = write!(line, " servers={}", printable(&request.servers.join(",")));
     }
-    for (name, word) in [("cache", request.cache.as_deref()), ("cut", request.cut_by.as_deref())] {
+    let words = [
+        ("cache", request.cache.as_deref()),
+        ("cut", request.cut_by.as_deref()),
+        ("trace", request.trace.as_deref()),
+    ];
+    for (name, word) in words {
         if let Some(word) = word {
             let _ = write!(line, " {name}={}", printable(word));
         }

@@ -79,6 +79,7 @@ mod smtp;
 mod sticky;
 mod suggest;
 mod target;
+mod telemetry;
 mod templates;
 mod timeouts;
 mod tls;
@@ -160,6 +161,7 @@ pub use site::{
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};
+pub use telemetry::{Endpoint, Telemetry};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,

@@ -13,6 +13,7 @@ use crate::memory_budget::{self, MemoryBudget};
 use crate::metrics::{METRICS, Metrics};
 use crate::node::Node;
 use crate::smtp::{SMTP, Smtp};
+use crate::telemetry::{TELEMETRY, Telemetry};
 
 /// `settings`.
 pub(crate) static SETTINGS: Shape = Shape {
@@ -90,7 +91,14 @@ pub(crate) static SETTINGS: Shape = Shape {
         .default("10000")
         .details("See [Last requests](../monitor.md#last-requests); 0 for none"),
         Key::new("js_module", Kind::Texts, "Modules of JavaScript").unavailable(),
-        Key::new("telemetry", Kind::Named(&Kind::Text), "OpenTelemetry").unavailable(),
+        Key::new(
+            "telemetry",
+            Kind::Object(&TELEMETRY),
+            "Traces of requests for a server of OpenTelemetry",
+        )
+        .default("none")
+        .details("See [Telemetry](#telemetry)")
+        .unit(),
     ]],
 };
 
@@ -285,6 +293,8 @@ pub struct Settings {
     pub smtp: Option<Smtp>,
     /// Listeners for metrics.
     pub metrics: Metrics,
+    /// Traces for a server of OpenTelemetry.
+    pub telemetry: Option<Telemetry>,
     /// Number of requests that are kept in memory.
     pub last_requests: usize,
     /// Settings of HTTP.
@@ -382,6 +392,7 @@ impl Settings {
             cluster: None,
             smtp: None,
             metrics: Metrics::default(),
+            telemetry: None,
             last_requests: LAST_REQUESTS,
             http,
         }
@@ -397,6 +408,7 @@ impl Settings {
             cluster: object.read("cluster", Cluster::read)?,
             smtp: object.read("smtp", Smtp::read)?,
             metrics: object.read("metrics", Metrics::read)?.unwrap_or_default(),
+            telemetry: object.read("telemetry", Telemetry::read)?,
             last_requests: object.integer("last_requests")?.unwrap_or(LAST_REQUESTS),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use howdah_template::Variable;
 use howdah_template::geo_database::GeoDatabase;
 
+use crate::trace_context::Tracing;
+
 /// Facts that the handlers of a request record.
 #[derive(Debug, Clone, Default)]
 pub struct Handling {
@@ -23,6 +25,8 @@ pub struct Handling {
     site: RefCell<Option<Arc<str>>>,
     is_client_unknown: Cell<bool>,
     answered_after: Cell<Option<Duration>>,
+    tracing: Cell<Option<Tracing>>,
+    looked_up: Cell<Option<(Duration, Duration)>>,
 }
 
 /// The party that runs a request.
@@ -41,11 +45,18 @@ pub trait Facts: fmt::Debug {
     fn script(&self) -> Option<ScriptFacts> {
         None
     }
+
+    /// Returns the time at which the step began.
+    fn began(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// Facts about a PHP script that has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScriptFacts {
+    /// Time at which the request was queued, in microseconds of the monotonic clock.
+    pub queued_at_us: u64,
     /// Time before a process took the request, in microseconds.
     pub waited_us: u64,
     /// The request has waited for the start of PHP, and not only for a free process.
@@ -118,6 +129,11 @@ impl Handling {
         self.steps.borrow_mut().push(facts);
     }
 
+    /// Returns the number of steps.
+    pub fn steps(&self) -> usize {
+        self.steps.borrow().len()
+    }
+
     /// Calls `read` with the facts about each step, in order.
     pub fn for_each_step(&self, read: impl FnMut(&dyn Facts)) {
         self.steps.borrow().iter().map(|facts| &**facts).for_each(read);
@@ -169,6 +185,40 @@ impl Handling {
     /// Calls `read` with the site, or with `listener` if none is recorded.
     pub fn with_site_or<T>(&self, listener: &Arc<str>, read: impl FnOnce(&Arc<str>) -> T) -> T {
         read(self.site.borrow().as_ref().unwrap_or(listener))
+    }
+
+    /// Makes the request a part of a trace by these rules; `None` for no trace.
+    pub fn set_tracing(&self, tracing: Option<Tracing>) {
+        self.tracing.set(tracing);
+    }
+
+    /// Returns the rules of the request's trace; `None` without one.
+    pub fn tracing(&self) -> Option<Tracing> {
+        self.tracing.get()
+    }
+
+    /// Makes the request a part of the one that it was copied from, with no spans of its own.
+    pub fn set_part(&self) {
+        self.tracing.set(self.tracing().map(Tracing::of_part));
+    }
+
+    /// Returns the facts for a copy of the request that is handled beside it.
+    pub fn of_copy(&self) -> Handling {
+        let copy = Handling::default();
+        copy.set_tracing(self.tracing());
+        copy.set_part();
+        copy
+    }
+
+    /// Records when the cache began and ended to look for a stored response, counted from the first
+    /// byte of the request.
+    pub fn set_looked_up(&self, began: Duration, ended: Duration) {
+        self.looked_up.set(Some((began, ended)));
+    }
+
+    /// Returns the times that [`Handling::set_looked_up`] has recorded.
+    pub fn looked_up(&self) -> Option<(Duration, Duration)> {
+        self.looked_up.get()
     }
 
     /// Records that a trusted proxy has not told the client.

@@ -19,8 +19,9 @@
 //! [`copied_body`] keeps a copy of one, [`handling`] records facts about its handlers,
 //! [`error_status`] names the errors that the server itself answers with and their statuses,
 //! [`respond`] makes their pages, [`memory`] counts the memory of waiting requests and responses,
-//! [`turn`] lets tasks of a thread take turns, [`usage`] counts what sites use, and [`variables`]
-//! evaluates the variables of templates.
+//! [`trace_context`] reads and writes ids of traces, [`trace`] has those of a request, [`turn`]
+//! lets tasks of a thread take turns, [`usage`] counts what sites use, and [`variables`] evaluates
+//! the variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -41,6 +42,8 @@ pub mod message;
 pub mod request_body;
 pub mod respond;
 mod syntax;
+pub mod trace;
+pub mod trace_context;
 pub mod turn;
 pub mod usage;
 pub mod variables;

@@ -20,4 +20,4 @@ pub use request::{
 pub use response::{
     CompressedCopies, ConnectionFields, FileFacts, Response, ResponseExtras, Trailer,
 };
-pub use shown::{ShownRequest, ShownRequestId, shown_target};
+pub use shown::{ShownRequest, ShownRequestId, keyed_hash, shown_target};

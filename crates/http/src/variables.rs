@@ -17,6 +17,7 @@ use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress, ShownRequestId,
 };
 use crate::query;
+use crate::trace::Trace;
 
 /// The request and response that variables take their values from.
 #[derive(Debug, Clone, Copy)]
@@ -158,6 +159,7 @@ impl<'a> VariableSource<'a> {
             Variable::Status => put(out, format_args!("{:03}", self.answer?.status)),
             Variable::TimeIso => local_time(out, clock::iso_date, &ISO_TIME),
             Variable::TimeLocal => local_time(out, clock::log_date, &LOG_TIME),
+            Variable::TraceId => put(out, format_args!("{}", Trace::of(self.request?)?.id)),
             Variable::Upstream(_) => facts_of_steps(variable, &self.request?.handling, out),
             Variable::Uri => text(out, &self.request?.path),
         })

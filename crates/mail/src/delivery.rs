@@ -13,7 +13,7 @@ use howdah_dns as names;
 use howdah_sendmail::address::Address;
 use howdah_sendmail::lines::Encoder;
 use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};
-use howdah_tls::{MailClient, authorities};
+use howdah_tls::{AnonymousClient, authorities};
 use howdah_wire::messages::{FromMail, FromSendmail, MailRoute, MailTls, ToSendmail};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) supervisor: Option<Rc<Socket>>,
     pub(crate) unreachable: RefCell<Unreachable>,
     /// The client of TLS with the system's authorities.
-    pub(crate) tls: RefCell<Option<MailClient>>,
+    pub(crate) tls: RefCell<Option<AnonymousClient>>,
 }
 
 /// A submission.
@@ -280,7 +280,7 @@ async fn to_file(
 /// Connects to the mail server, and waits for its greeting.
 async fn connect(
     route: &MailRoute,
-    client: Option<&MailClient>,
+    client: Option<&AnonymousClient>,
     shared: &Shared,
 ) -> Result<Session, Failure> {
     let server = server(route);
@@ -324,7 +324,7 @@ enum Unusable {
 
 async fn greeted(
     route: &MailRoute,
-    client: Option<&MailClient>,
+    client: Option<&AnonymousClient>,
     shared: &Shared,
 ) -> Result<Session, Unusable> {
     let resolver: Vec<SocketAddr> =
@@ -360,7 +360,11 @@ async fn greeted(
 
 /// Returns the client of TLS with the authorities of the system, or of the file that the document
 /// names.
-fn tls(route: &MailRoute, file: Option<OwnedFd>, shared: &Shared) -> Result<MailClient, Failure> {
+fn tls(
+    route: &MailRoute,
+    file: Option<OwnedFd>,
+    shared: &Shared,
+) -> Result<AnonymousClient, Failure> {
     let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
     if let Some(path) = &route.authorities {
         let unusable = |problem: &str| {
@@ -370,7 +374,8 @@ fn tls(route: &MailRoute, file: Option<OwnedFd>, shared: &Shared) -> Result<Mail
         let (mut file, mut text) = (File::from(file), Vec::new());
         let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
         read.map_err(|error| unusable(&error.to_string()))?;
-        return MailClient::trusting(&text, Path::new(path)).map_err(|problem| unusable(&problem));
+        return AnonymousClient::trusting(&text, Path::new(path))
+            .map_err(|problem| unusable(&problem));
     }
     if let Some(client) = &*shared.tls.borrow() {
         return Ok(client.clone());
@@ -379,7 +384,7 @@ fn tls(route: &MailRoute, file: Option<OwnedFd>, shared: &Shared) -> Result<Mail
     let text = std::fs::read(path).map_err(|error| {
         unusable(authorities::unreadable(&path.display().to_string(), &error.to_string()))
     })?;
-    let client = MailClient::system(&text)
+    let client = AnonymousClient::system(&text)
         .map_err(|problem| unusable(format!("{}: {problem}", path.display())))?;
     Ok(shared.tls.borrow_mut().insert(client).clone())
 }

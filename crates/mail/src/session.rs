@@ -8,7 +8,7 @@ use std::io;
 
 use howdah_sendmail::address::Address;
 use howdah_text::base64;
-use howdah_tls::MailClient;
+use howdah_tls::AnonymousClient;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::reply::{Extensions, NoReply, Reply};
@@ -85,7 +85,7 @@ impl Session {
     /// Begins TLS before the first reply.
     pub(crate) async fn begin_tls(
         self,
-        client: &MailClient,
+        client: &AnonymousClient,
         name: &str,
     ) -> Result<Session, Problem> {
         let Session { stream, host, .. } = self;
@@ -113,7 +113,7 @@ impl Session {
     /// Changes to TLS.
     pub(crate) async fn starttls(
         mut self,
-        client: &MailClient,
+        client: &AnonymousClient,
         name: &str,
     ) -> Result<Session, Problem> {
         if !self.extensions.starttls {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::handling::{Fact, Handling, ScriptFacts};
+use howdah_http::trace::Trace;
 use howdah_template::{UpstreamVariable, Variable};
 
 /// A finished request, as metrics and lists of requests show it. Borrowed from the request: making
@@ -17,6 +18,8 @@ pub struct FinishedRequest<'a> {
     pub listener: &'a Arc<str>,
     /// Id of the request; `None` if its head was refused.
     pub id: Option<u64>,
+    /// Trace of the request; `None` without telemetry.
+    pub trace: Option<Trace>,
     /// Method; empty if the head was refused.
     pub method: &'a [u8],
     /// Target as sent; of a refused head the request line, as far as it arrived.
@@ -71,6 +74,7 @@ impl<'a> FinishedRequest<'a> {
                 site,
                 listener,
                 id: request.map(|request| request.id),
+                trace: request.and_then(Trace::of),
                 method: request.map_or(b"", |request| &request.method),
                 target: request.map_or(record.refused_line, |request| &request.target),
                 status: record.status,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use howdah_http::exchange::SendOutcome;
 use howdah_http::handling::ScriptFacts;
+use howdah_http::trace_context::TraceId;
 
 use crate::finished::{FinishedRequest, Parts, micros};
 
@@ -26,6 +27,8 @@ pub struct KeptRequest {
     pub at: Duration,
     /// Id of the request; `None` if its head was refused.
     pub id: Option<u64>,
+    /// Id of its trace; `None` without telemetry.
+    pub trace: Option<TraceId>,
     /// Status of the response.
     pub status: u16,
     /// Bytes of the request.
@@ -106,6 +109,7 @@ impl KeptRequest {
             number,
             at,
             id: request.id,
+            trace: request.trace.map(|trace| trace.id),
             status: request.status,
             received: request.received,
             sent: request.sent,
@@ -125,6 +129,7 @@ impl KeptRequest {
             number: 0,
             at: Duration::ZERO,
             id: None,
+            trace: None,
             status: 0,
             received: 0,
             sent: 0,

@@ -15,6 +15,7 @@ use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::respond::refuse;
 use howdah_http::spool::{self, Spool};
+use howdah_http::trace::{Trace, TraceFields};
 use howdah_sys::clock;
 use howdah_wire::profile::Order;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, flags};
@@ -62,6 +63,7 @@ pub async fn run(
         application: Arc::clone(&application.name),
         site: exchange.request.handling.site().unwrap_or_else(|| Arc::clone(&application.name)),
         id: exchange.request.id,
+        trace: Trace::of(&exchange.request).and_then(|trace| trace.parent.map(|_| trace.id)),
         method: exchange.request.method.clone(),
         target: exchange.request.target.clone(),
         script: Arc::clone(&script.file),
@@ -245,7 +247,8 @@ fn encode(
     let mut params = Params::with_capacity(USUAL_PARAMS_BYTES);
     let length = body.len();
     let software = application.config.server_software.as_deref();
-    params::write(&mut params, &exchange.request, script, software, length);
+    let trace = TraceFields::for_script(&exchange.request);
+    params::write(&mut params, &exchange.request, script, software, length, trace.as_ref());
     params::write_settings(&mut params, &exchange.request, script);
     if let Some(order) = order {
         params.push_reserved(Reserved::Profile, order.encode().as_bytes());

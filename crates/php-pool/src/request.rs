@@ -10,6 +10,7 @@ use howdah_config::Variable;
 use howdah_config::include::SHARED;
 use howdah_http::handling::{Fact, Facts, ScriptFacts};
 use howdah_http::message::{ShownRequestId, shown_target};
+use howdah_http::trace_context::TraceId;
 use howdah_sys::log::{Level, Log, Subject};
 use howdah_sys::log_rate::LogRate;
 use howdah_wire::frame::RequestUsage;
@@ -58,6 +59,9 @@ pub struct RequestContext {
     pub site: Arc<str>,
     /// Request id.
     pub id: u64,
+    /// Id of the trace, if another server has begun it; one that begins here has the id of the
+    /// request.
+    pub trace: Option<TraceId>,
     /// Method.
     pub method: Bytes,
     /// Request target.
@@ -118,6 +122,7 @@ impl Facts for RequestContext {
     fn script(&self) -> Option<ScriptFacts> {
         let (times, usage) = (self.times.get()?, self.usage.get().copied().unwrap_or_default());
         Some(ScriptFacts {
+            queued_at_us: times.queued,
             waited_us: times.waited,
             has_started_php: self.has_started_php.get().is_some(),
             ran_us: times.ran,
@@ -130,6 +135,9 @@ impl Facts for RequestContext {
 impl fmt::Display for RequestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\" request {}", self.application, ShownRequestId(self.id))?;
+        if let Some(trace) = self.trace {
+            write!(f, " of trace {trace}")?;
+        }
         if self.application.starts_with(SHARED) {
             write!(f, " of site \"{}\"", self.site)?;
         }

@@ -134,7 +134,8 @@ impl RequestInfo {
     /// range.
     pub(super) fn times(&self, started: u64, now: u64) -> Times {
         let started = if started == 0 { now } else { started.clamp(self.queued, now) };
-        Times { waited: started - self.queued, ran: now - started }
+        let queued = self.queued;
+        Times { queued, waited: started - queued, ran: now - started }
     }
 }
 
@@ -380,6 +381,7 @@ mod tests {
             application: "a".into(),
             site: "a".into(),
             id: 1,
+            trace: None,
             method: "GET".into(),
             target: "/".into(),
             script: std::path::Path::new("/a.php").into(),
@@ -393,9 +395,9 @@ mod tests {
             purger: None,
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };
-        assert_eq!(info.times(130, 150), Times { waited: 30, ran: 20 });
-        assert_eq!(info.times(1, 150), Times { waited: 0, ran: 50 });
-        assert_eq!(info.times(u64::MAX, 150), Times { waited: 50, ran: 0 });
-        assert_eq!(info.times(0, 150), Times { waited: 50, ran: 0 });
+        assert_eq!(info.times(130, 150), Times { queued: 100, waited: 30, ran: 20 });
+        assert_eq!(info.times(1, 150), Times { queued: 100, waited: 0, ran: 50 });
+        assert_eq!(info.times(u64::MAX, 150), Times { queued: 100, waited: 50, ran: 0 });
+        assert_eq!(info.times(0, 150), Times { queued: 100, waited: 50, ran: 0 });
     }
 }

@@ -66,6 +66,7 @@ impl Handler for RequestHandler {
         exchange.request.handling.set_listener(Arc::clone(&self.listener));
         let thread = &self.thread;
         let snapshot = thread.snapshot_for(&self.listener);
+        exchange.request.handling.set_tracing(snapshot.tracing);
         if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
             return response;
         }

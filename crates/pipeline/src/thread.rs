@@ -7,6 +7,7 @@
 mod command;
 mod listeners;
 mod shared;
+mod spans;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -34,6 +35,8 @@ use tokio::task::spawn_local;
 pub use self::command::{Counters, Handover, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
+pub use self::spans::SpanSocket;
+use self::spans::WaitingSpans;
 use crate::descriptors::Shortage;
 
 /// State of a request until its response has been sent.
@@ -76,6 +79,8 @@ pub struct RouterThread {
     tally: Tally,
     /// The last requests.
     ring: Ring,
+    /// Spans that wait for the telemetry process.
+    spans: WaitingSpans,
     /// Lines of the access log that wait to be written.
     lines: RefCell<LineBuffer>,
     /// Time of the last write to an access log.
@@ -117,6 +122,7 @@ impl RouterThread {
             tally: Tally::default(),
             // As of ids, below.
             ring: Ring::new(wall_seconds() << 20),
+            spans: WaitingSpans::default(),
             lines: RefCell::default(),
             lines_written: Cell::new(None),
             limits: RefCell::default(),
@@ -155,15 +161,17 @@ impl RouterThread {
         id
     }
 
-    /// Keeps a request and counts it for its site, or for its listener if none is known: names of
-    /// the document, and never of a client.
-    pub fn count(&self, listener: &Arc<str>, record: &RequestRecord<'_>) {
-        let wanted = self.shared.snapshot.load().config.settings.last_requests;
+    /// Keeps a request, traces it and counts it for its site, or for its listener if none is known:
+    /// names of the document, and never of a client.
+    pub fn count(self: &Rc<Self>, listener: &Arc<str>, record: &RequestRecord<'_>) {
+        let snapshot = self.shared.snapshot.load();
+        let wanted = snapshot.config.settings.last_requests;
         let places = wanted.div_ceil(self.shared.threads.load(Relaxed).max(1));
         FinishedRequest::of(listener, record, |request| {
             self.tally.add(&request);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.ring.keep(&request, now, places);
+            self.trace(&snapshot, &request, record, now);
         });
     }
 
@@ -251,8 +259,10 @@ impl RouterThread {
         });
     }
 
-    /// Writes the waiting lines of all access logs, at the end of the thread.
-    pub fn flush_access_log(&self) {
+    /// Writes the waiting lines of all access logs, and sends the waiting spans, at the end of the
+    /// thread.
+    pub fn flush_logs(&self) {
+        let _ = self.send_spans();
         self.lines.borrow_mut().flush_all(&self.shared.log);
         self.shared.snapshot.load().logs.values().for_each(|file| file.finish(&self.shared.log));
     }

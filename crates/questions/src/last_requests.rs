@@ -42,6 +42,9 @@ pub struct LastRequest {
     /// Its id, as in the log; left out if its head was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// Id of its trace; left out without telemetry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// The site, application or upstream, else the directory or listener.
     pub site: String,
     /// The listener.

@@ -20,6 +20,7 @@ use howdah_cache::store::Store;
 use howdah_config::{self as config, Config};
 use howdah_http::compress::Compression;
 use howdah_http::limits::Limits;
+use howdah_http::trace_context::Tracing;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
@@ -71,6 +72,8 @@ pub struct Snapshot {
     pub zones: Zones,
     /// Compression of responses; `None` if none is compressed.
     pub compression: Option<Compression>,
+    /// Rules of traces; `None` without telemetry.
+    pub tracing: Option<Tracing>,
 }
 
 /// A listener as requests see it.

@@ -132,6 +132,8 @@ pub(crate) enum Origin {
     Control(u32),
     /// The message of an application with this number.
     Mail(u32),
+    /// The telemetry process, for its authorities.
+    Telemetry,
     /// The supervisor itself.
     Supervisor,
 }

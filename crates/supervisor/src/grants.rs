@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use howdah_wire::messages::{ApplicationSpec, MailRoute};
+use howdah_wire::messages::{ApplicationSpec, MailRoute, TelemetryRoute};
 
 /// Derives the grants of a document. Error: the reason why it is not a configuration.
 pub type DeriveGrants = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
@@ -37,6 +37,8 @@ pub struct Grants {
     pub sites: BTreeSet<String>,
     /// The mail server of each application, by the name in its specification.
     pub mail: HashMap<String, MailRoute>,
+    /// The server that takes traces.
+    pub telemetry: Option<TelemetryRoute>,
     /// Maximum time in which the router must have finished its requests when the server ends
     /// gracefully.
     pub shutdown_timeout: Option<Duration>,

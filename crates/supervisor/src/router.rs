@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use howdah_sys::log::Log;
@@ -59,16 +59,24 @@ pub(crate) struct Limits {
     pub(crate) holds_renewals: bool,
 }
 
+/// Resources that a router begins with.
+pub(crate) struct Resources<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) current: &'a Current,
+    pub(crate) certificates: &'a Certificates,
+    /// The socket that takes spans.
+    pub(crate) spans: Option<BorrowedFd<'a>>,
+    pub(crate) log: &'a Log,
+}
+
 /// Starts the router. Sends it the current configuration and the certificate bundles that it names.
 pub(crate) fn start(
-    options: &Options,
+    resources: &Resources<'_>,
     stage: Stage,
     limits: Limits,
-    current: &Current,
-    certificates: &Certificates,
-    log: &Log,
     now: Instant,
 ) -> io::Result<Router> {
+    let Resources { options, current, certificates, spans, log } = *resources;
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
@@ -91,7 +99,9 @@ pub(crate) fn start(
     let granted = |name: &str| current.grants.has_certificate(name);
     let bundles = memory_file("certificates", &certificates.encode(granted))?;
     let log = log.handle()?;
-    packet::send(&socket, &hello.encode(), &[log.as_fd(), document.as_fd(), bundles.as_fd()])?;
+    let descriptors = [log.as_fd(), document.as_fd(), bundles.as_fd()];
+    let descriptors: Vec<_> = descriptors.into_iter().chain(spans).collect();
+    packet::send(&socket, &hello.encode(), &descriptors)?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());
     Ok(Router { pid, socket, started: now, certificates, outbox, serves: false })

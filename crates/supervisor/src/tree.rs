@@ -10,6 +10,7 @@
 //! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them.
+//! - `telemetry`: the telemetry process, which sends the spans of routers.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
 //!   other side.
 //! - `replacement`: another router takes the place of the current one.
@@ -52,6 +53,7 @@ mod startup;
 mod state;
 mod succession;
 mod tables;
+mod telemetry;
 mod unwritable;
 mod upgrade;
 mod users;
@@ -100,6 +102,7 @@ impl Tree {
             self.check_users_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);
+            self.advance_telemetry(now);
             self.advance_usage(now);
             self.ping_router_if_due(now);
             self.watch_processes(now);

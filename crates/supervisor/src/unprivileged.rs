@@ -1,5 +1,5 @@
-//! Starts the unprivileged processes of this program: the router, the control process and the mail
-//! process.
+//! Starts the unprivileged processes of this program: the router, the control process, the mail
+//! process and the telemetry process.
 //!
 //! Each is the same program, executed again with its own title. It drops its privileges itself
 //! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if it
@@ -26,6 +26,9 @@ pub const CONTROL_TITLE: &str = "howdah: control";
 
 /// Title of the mail process.
 pub const MAIL_TITLE: &str = "howdah: mail";
+
+/// Title of the telemetry process.
+pub const TELEMETRY_TITLE: &str = "howdah: telemetry";
 
 /// Title of the process that holds a new user namespace until an application has joined it.
 pub const NAMESPACE_TITLE: &str = "howdah: namespace";
@@ -62,6 +65,8 @@ pub(crate) enum Kind {
     Control,
     /// Connects to mail servers: has the server's own user.
     Mail,
+    /// Connects to the server of OpenTelemetry: has the server's own user.
+    Telemetry,
 }
 
 impl Kind {
@@ -70,6 +75,7 @@ impl Kind {
             Kind::Router => ROUTER_TITLE,
             Kind::Control => CONTROL_TITLE,
             Kind::Mail => MAIL_TITLE,
+            Kind::Telemetry => TELEMETRY_TITLE,
         }
     }
 
@@ -80,7 +86,7 @@ impl Kind {
         Some(match self {
             Kind::Router => Ids { uid: own, files: uid, gid, groups },
             // The group with the same number, which need not exist.
-            Kind::Control | Kind::Mail => {
+            Kind::Control | Kind::Mail | Kind::Telemetry => {
                 Ids { uid: own, files: own, gid: own, groups: Vec::new() }
             }
         })

@@ -7,13 +7,14 @@
 //!   ([`certificates`]) and the client certificate rule ([`clients`]) for the name in it.
 //!   [`sessions`] and [`tickets`] resume sessions.
 //! - A [`TlsClient`] connects to upstream servers.
-//! - A [`MailClient`] connects to mail servers.
+//! - A [`AnonymousClient`] connects to mail servers.
 //! - [`challenges`] has the answers to ACME challenges, for handshakes and requests.
 //!
 //! Keys stay in this process and are never part of a message or of a `Debug` text.
 
 #![forbid(unsafe_code)]
 
+mod anonymous_client;
 pub mod authorities;
 mod certificates;
 pub mod challenge_answers;
@@ -22,7 +23,6 @@ mod clients;
 mod facts;
 mod handshake;
 mod listener;
-mod mail_client;
 mod material;
 mod parameters;
 pub mod proof;
@@ -32,11 +32,11 @@ mod stream;
 mod tickets;
 mod validity;
 
+pub use anonymous_client::AnonymousClient;
 pub use certificates::{CertificateInUse, UnusableCertificate, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
 pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};
-pub use mail_client::MailClient;
 pub use material::{CertificateFiles, Source};
 pub use stream::TlsConnection;
 pub use validity::{Untimely, Validity};

@@ -60,6 +60,10 @@ impl Drop for AttemptFacts {
 }
 
 impl Facts for Recorded {
+    fn began(&self) -> Option<Instant> {
+        Some(self.started_at)
+    }
+
     fn value(&self, variable: &Variable) -> Option<Fact<'_>> {
         let Variable::Upstream(variable) = variable else { return None };
         match variable {

@@ -37,6 +37,7 @@ use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
 use howdah_http::respond::refuse;
+use howdah_http::trace::TraceFields;
 use howdah_http::variables::VariableSource;
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
@@ -184,7 +185,8 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let RequestContext { exchange, content, .. } = self.context;
         let (application, request) = (self.context.owner, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
-        cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
+        let (length, trace) = (content.len().unwrap_or(0), TraceFields::for_attempt(request));
+        cgi_params::write(&mut params, request, self.script, None, length, trace.as_ref());
         cgi_params::write_fpm_settings(&mut params, request, self.script);
         let source = VariableSource::of(request, exchange.started_at);
         let own: Vec<(&[u8], Vec<u8>)> = application

@@ -7,6 +7,7 @@
 //! - [`profile`]: the order to sample the script of a request, and its samples.
 //! - [`stream`]: responses of workers to router threads.
 //! - [`frame`]: frames of a response.
+//! - [`spans`]: spans of traces, from the router to the telemetry process.
 //! - [`messages`]: messages between router, control process, supervisor, prototypes and workers.
 //! - [`fastcgi`]: FastCGI records.
 //! - [`dns`]: DNS queries for addresses, and their responses.
@@ -27,4 +28,5 @@ pub mod proxy_protocol;
 pub mod queue;
 pub mod region;
 pub mod request;
+pub mod spans;
 pub mod stream;

@@ -9,6 +9,7 @@
 //! - `template`: between a prototype and the template of a resident application.
 //! - `worker`: from the router to workers.
 //! - `mail`: between supervisor and mail process, and between that and a program that submits mail.
+//! - `telemetry`: from the supervisor to the telemetry process.
 //! - `handover`: between a server and the program that replaces it.
 //! - `zygote`: between supervisor and zygotes.
 
@@ -26,6 +27,7 @@ mod prototype;
 mod router;
 mod secret;
 mod spec;
+mod telemetry;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,7 @@ pub use self::spec::{
     ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, ResourceLimits,
     SERVER_GROUP, Sandbox, WorkerScript,
 };
+pub use self::telemetry::{TelemetryRoute, ToTelemetry};
 pub use self::template::{FromTemplate, ToTemplate};
 pub use self::usage::{MAX_SITE_NAME, SiteUsed, Usage};
 pub use self::worker::ToWorker;

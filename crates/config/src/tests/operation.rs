@@ -375,7 +375,6 @@ fn a_sandbox_is_read() {
 fn what_no_version_has_is_refused_by_name() {
     for (document, path) in [
         (json!({"settings": {"js_module": "x"}}), "/settings/js_module"),
-        (json!({"settings": {"telemetry": {}}}), "/settings/telemetry"),
         (json!({"settings": {"http": {"websocket": {}}}}), "/settings/http/websocket"),
     ] {
         let error = Config::from_value(document).expect_err("refused");

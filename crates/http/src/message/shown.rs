@@ -41,15 +41,15 @@ pub struct ShownRequestId(pub u64);
 
 impl fmt::Display for ShownRequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [high, low] = public_id(self.0);
+        let [high, low] = [0, 1].map(|half| keyed_hash(self.0, half));
         write!(f, "{high:016x}{low:016x}")
     }
 }
 
-/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither
-/// the number nor the next id. The key is random, made once per process, so that a request costs no
-/// system call.
-fn public_id(id: u64) -> [u64; 2] {
+/// Returns a keyed hash (SipHash) of the number of a request, which reveals neither the number nor
+/// the next one. Each `part` has another; 0 and 1 are the halves of [`ShownRequestId`]. The key is
+/// random, made once per process, so that a request costs no system call.
+pub fn keyed_hash(id: u64, part: u8) -> u64 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    [0u8, 1].map(|half| KEY.hash_one((id, half)))
+    KEY.hash_one((id, part))
 }

@@ -8,6 +8,7 @@ fn request<'a>(site: &'a Arc<str>, listener: &'a Arc<str>) -> FinishedRequest<'a
     FinishedRequest {
         site,
         listener,
+        trace: None,
         id: Some(1),
         method: b"GET",
         target: b"/",

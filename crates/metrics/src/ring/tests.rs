@@ -9,6 +9,7 @@ fn keep(ring: &Ring, target: &str, status: u16, capacity: usize) {
     let request = FinishedRequest {
         site: &site,
         listener: &Arc::from("*:80"),
+        trace: None,
         id: Some(7),
         method: b"GET",
         target: target.as_bytes(),

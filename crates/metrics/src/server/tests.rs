@@ -59,6 +59,7 @@ fn totals(sites: usize) -> Totals {
         tally.add(&FinishedRequest {
             site: &Arc::from(format!("site{site}")),
             listener: &listener,
+            trace: None,
             id: None,
             method: b"GET",
             target: b"/secret",

@@ -84,6 +84,7 @@ mod tests {
             application: "app".into(),
             site: "app".into(),
             id: 1,
+            trace: None,
             method: Default::default(),
             target: Default::default(),
             script: Path::new("a.php").into(),

@@ -60,11 +60,11 @@ impl PhpThread {
                 is_exceeded.then(|| Arc::clone(&entry.context))
             };
             let Some(Some(context)) = self.with_entry(key, context_if_exceeded) else { continue };
-            let Times { waited, ran } = times();
+            let Times { queued, waited, ran } = times();
             let ran = ran.max(self.observed_run_time(key, now));
             let (pid, instance) =
                 (attached.instance.pid(worker).unwrap_or(0), attached.instance.number);
-            let times = Times { waited, ran };
+            let times = Times { queued, waited, ran };
             self.send_to_control(ControlRequest::Overdue(SlowRequest {
                 instance,
                 worker,

@@ -43,8 +43,24 @@ use super::respond::Answer;
 use crate::context::Context;
 use crate::refusals;
 
-/// Answers a request from a cache or its origin.
+/// Answers a request from a cache or its origin, and notes the times for its trace.
 pub async fn ask_through_cache<'s>(
+    context: &Context<'s>,
+    cache: &'s ActionCache,
+    origin: &Origin,
+    handling: Handling<'s>,
+    exchange: &mut Exchange<'_>,
+) -> Answer<'s> {
+    let is_traced = exchange.request.handling.tracing().is_some();
+    let began = is_traced.then(|| exchange.started_at.elapsed());
+    let answer = answer(context, cache, origin, handling, exchange).await;
+    if let Some(began) = began {
+        exchange.request.handling.set_looked_up(began, exchange.started_at.elapsed());
+    }
+    answer
+}
+
+async fn answer<'s>(
     context: &Context<'s>,
     cache: &'s ActionCache,
     origin: &Origin,

@@ -21,7 +21,6 @@ use bytes::Bytes;
 use howdah_http::body::Body;
 use howdah_http::copied_body::{CopiedBody, StoredBody};
 use howdah_http::exchange::Exchange;
-use howdah_http::handling::Handling;
 use howdah_http::message::{Fields, Request};
 use howdah_routing::route::{Decision, Routed};
 use howdah_routing::snapshot::Snapshot;
@@ -123,7 +122,7 @@ fn copy(request: &Request) -> Request {
     };
     let kept = request.fields.iter().filter(|(name, _)| !is_replaced(name));
     let fields = Fields::from_pairs(kept.chain([mark]).collect::<Vec<_>>());
-    Request { fields, handling: Handling::default(), ..request.clone() }
+    Request { fields, handling: request.handling.of_copy(), ..request.clone() }
 }
 
 /// A copy in progress.

@@ -21,6 +21,7 @@ pub fn plain_request(request: &Request) -> Request {
         b"transfer-encoding",
     ];
     let mut asked = request.clone();
+    asked.handling.set_part();
     if &*asked.method != b"HEAD" {
         asked.method = Bytes::from_static(b"GET");
     }

@@ -24,6 +24,7 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
     let Handling { buffering, is_authorized, .. } = step.handling;
     let servers = step.handling.servers.clone();
     let (key, owner) = (step.key.clone(), Arc::clone(&step.owner));
+    request.handling.set_part();
     let snapshot = thread.shared.snapshot.load_full();
     spawn_local(async move {
         let started_at = Instant::now();

@@ -13,6 +13,7 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Log;
 use howdah_tls::challenge_answers::ChallengeStore;
 
+use super::spans::SpanSocket;
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
 use crate::metrics::MetricsSource;
@@ -44,4 +45,6 @@ pub struct Shared {
     pub cluster: Cluster,
     /// Text of the metrics, which the control thread writes.
     pub metrics: MetricsSource,
+    /// The socket of the telemetry process.
+    pub spans: SpanSocket,
 }

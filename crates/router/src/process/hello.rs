@@ -38,6 +38,8 @@ pub(super) struct Hello {
     pub(super) document: Vec<u8>,
     pub(super) defaults: Defaults,
     pub(super) certificates: Certificates,
+    /// The socket of the telemetry process.
+    pub(super) spans: Option<OwnedFd>,
 }
 
 impl Hello {
@@ -83,6 +85,7 @@ impl Hello {
             log,
             document: from_memory(document, u64::MAX)?,
             certificates: certificates::read(descriptors.next())?,
+            spans: descriptors.next(),
             defaults: Defaults::of(unit_defaults),
         })
     }

@@ -1,11 +1,9 @@
 //! Answers the question about the last requests: asks the threads, and hides secrets.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_access_log::mask_query;
-use howdah_config::Config;
+use howdah_access_log::{mask_query, secrets};
 use howdah_http::exchange::SendOutcome;
 use howdah_http::message::ShownRequestId;
 use howdah_metrics::{Filter, KeptRequest, KeptRequests};
@@ -15,32 +13,6 @@ use howdah_text::date;
 
 use super::command::Commands;
 use super::threads::send_and_wait;
-
-/// Arguments whose values are hidden, besides those that access logs of the document mask.
-const SECRETS: [&str; 22] = [
-    "access_token",
-    "api_key",
-    "apikey",
-    "auth",
-    "authorization",
-    "code",
-    "id_token",
-    "jwt",
-    "key",
-    "nonce",
-    "_wpnonce",
-    "pass",
-    "passwd",
-    "password",
-    "pwd",
-    "refresh_token",
-    "secret",
-    "session",
-    "sid",
-    "phpsessid",
-    "signature",
-    "token",
-];
 
 impl Commands {
     /// Returns the last requests of a filter, the oldest first.
@@ -82,13 +54,6 @@ fn read_cursor(text: &str) -> Vec<u64> {
     text.split('-').map(|number| number.parse().unwrap_or(0)).collect()
 }
 
-/// Returns the names of arguments whose values are hidden.
-fn secrets(config: &Config) -> Vec<String> {
-    let masked = config.access_logs().into_iter().flat_map(|(_, log)| log.mask.iter().cloned());
-    let all: BTreeSet<_> = masked.chain(SECRETS.map(str::to_owned)).collect();
-    all.into_iter().collect()
-}
-
 fn shown(request: &KeptRequest, secrets: &[String]) -> LastRequest {
     let texts = request.texts();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -105,6 +70,7 @@ fn shown(request: &KeptRequest, secrets: &[String]) -> LastRequest {
     LastRequest {
         time,
         id: request.id.map(|id| ShownRequestId(id).to_string()),
+        trace: request.trace.map(|trace| trace.to_string()),
         site: text(texts.site),
         listener: text(texts.listener),
         method: text(texts.method),

@@ -20,7 +20,7 @@ use howdah_files::DenialLog;
 use howdah_pipeline::descriptors::DescriptorLimit;
 use howdah_pipeline::listings::Listings;
 use howdah_pipeline::metrics::MetricsSource;
-use howdah_pipeline::thread::Shared;
+use howdah_pipeline::thread::{Shared, SpanSocket};
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::credentials::Credentials;
@@ -121,6 +121,7 @@ fn control_thread(
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
         metrics,
+        spans: SpanSocket::new(hello.spans),
     });
     // Scripts that compute must not delay files and other sites. It is not vital: a container may
     // forbid it.

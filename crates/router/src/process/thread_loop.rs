@@ -128,7 +128,7 @@ async fn carry_out_commands(
             ThreadCommand::Quit { graceful: false, finished, .. } => {
                 // Tasks end with the runtime.
                 let _tasks = thread.listeners.close();
-                thread.flush_access_log();
+                thread.flush_logs();
                 let _ = finished.send(());
                 return;
             }
@@ -168,6 +168,6 @@ async fn finish(
     for drain in drains {
         drain.all_closed().await;
     }
-    thread.flush_access_log();
+    thread.flush_logs();
     let _ = finished.send(());
 }

@@ -13,6 +13,7 @@ use howdah_config::{self as config, Config, Part, Pass, ScriptSources, Template,
 use howdah_files::mime::MimeTypes;
 use howdah_http::compress::{Compression, Compressor};
 use howdah_http::message::Encoding;
+use howdah_http::trace_context::Tracing;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
@@ -139,6 +140,8 @@ impl Snapshot {
         let access_log = howdah_access_log::compile(&config.access_log, &logs);
         Snapshot {
             compression: compression(&config),
+            tracing: { config.settings.telemetry.as_ref() }
+                .map(|telemetry| Tracing::new(telemetry.sampling_ratio, telemetry.parent)),
             config,
             listeners,
             main_route: routes.remove(""),

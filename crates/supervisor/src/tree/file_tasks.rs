@@ -95,6 +95,7 @@ impl Tree {
             Origin::Router(pid) => self.router.as_ref().is_some_and(|router| router.pid == pid),
             Origin::Control(pid) => self.control_pid() == Some(pid),
             Origin::Mail(number) => return self.mail_file_read(number, outcome),
+            Origin::Telemetry => return self.telemetry_file_read(outcome),
             Origin::Supervisor => true,
         };
         if !is_current {

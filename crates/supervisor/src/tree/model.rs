@@ -56,6 +56,7 @@ impl Model {
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
             sites: BTreeSet::new(),
             mail: HashMap::new(),
+            telemetry: None,
             shutdown_timeout: None,
         };
         let options = Options {

@@ -12,7 +12,7 @@ use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 use super::id::Id;
 use super::state::{Shutdown, Tree};
 use crate::outbox::{Outbox, SendError};
-use crate::router::{self, Limits, Router, Stage};
+use crate::router::{self, Limits, Resources, Router, Stage};
 
 /// Maximum number of router messages in one turn of the event loop, so that prototypes have a turn
 /// too.
@@ -28,7 +28,6 @@ impl Tree {
             return;
         }
         self.router_start = None;
-        let (options, current) = (&self.options, &self.changes.current);
         let stage = Stage {
             can_be_corrected: self.can_be_corrected && !self.upgrade.is_standby,
             has_served: self.has_served,
@@ -37,14 +36,23 @@ impl Tree {
             required: self.required_applications(),
             holds_renewals: self.holds_renewals(),
         };
-        let certificates = &self.certificates;
-        let started = router::start(options, stage, upgrade, current, certificates, &self.log, now);
-        match started {
+        match router::start(&self.router_resources(), stage, upgrade, now) {
             Ok(router) => self.router = Some(router),
             Err(error) => {
                 self.log.write(Level::Alert, format_args!("cannot start the router: {error}"));
                 self.router_start = Some(self.router_backoff.next_start(now, now));
             }
+        }
+    }
+
+    /// Returns the resources that a router begins with.
+    pub(super) fn router_resources(&self) -> Resources<'_> {
+        Resources {
+            options: &self.options,
+            current: &self.changes.current,
+            certificates: &self.certificates,
+            spans: self.telemetry.sender(),
+            log: &self.log,
         }
     }
 

@@ -150,8 +150,7 @@ impl Tree {
         let stage = Stage { can_be_corrected: self.can_be_corrected, has_served: true };
         // The applications that run must run there, too, and no certificate is ordered twice.
         let limits = Limits { required: self.running_applications(), holds_renewals: true };
-        let (options, current) = (&self.options, &self.changes.current);
-        match router::start(options, stage, limits, current, &self.certificates, &self.log, now) {
+        match router::start(&self.router_resources(), stage, limits, now) {
             Ok(router) => {
                 let deadline = Some(now + START_TIMEOUT);
                 self.replacement.others.push(Other { router, role: Role::Next, deadline });

@@ -108,6 +108,8 @@ impl Tree {
             killed.push(pid);
             let _ = signals::send(pid, signals::SIGKILL);
         }
+        let telemetry = self.finish_telemetry();
+        killed.extend(&telemetry);
         if let Some(router) = router {
             if is_graceful {
                 let line = "the router is killed: it has not ended with settings/shutdown_timeout";
@@ -126,6 +128,11 @@ impl Tree {
         // The second call kills them.
         for timeout in [DISMISSAL_TIMEOUT, KILL_TIMEOUT] {
             self.applications.values_mut().for_each(Application::dismiss);
+            if timeout == KILL_TIMEOUT {
+                for pid in &telemetry {
+                    let _ = signals::send(*pid, signals::SIGKILL);
+                }
+            }
             let deadline = Instant::now() + timeout;
             while !(self.applications.is_empty() && killed.is_empty()) && Instant::now() < deadline
             {

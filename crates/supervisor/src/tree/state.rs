@@ -17,6 +17,7 @@ use super::refusals::Refusals;
 use super::router_replacement::Replacement;
 use super::site_usage::UsageState;
 use super::tables::Tables;
+use super::telemetry::TelemetryState;
 use super::unwritable::Unwritable;
 use super::upgrade::Upgrade;
 use super::users::UserChecks;
@@ -71,6 +72,7 @@ pub(super) struct Tree {
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
     pub(super) mail: MailState,
+    pub(super) telemetry: TelemetryState,
     pub(super) usage: UsageState,
     /// The server continues if the first document cannot be run: the administrator can correct it
     /// through the control API.
@@ -156,6 +158,7 @@ impl Tree {
             service_manager: ServiceManager::new(options.notifier.take(), options.watchdog),
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,
+            telemetry: TelemetryState::new(&log),
             log,
             changes: Changes::new(document, grants),
             document_state: DocumentState::default(),

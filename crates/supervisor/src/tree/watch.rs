@@ -77,6 +77,7 @@ impl Tree {
             () if is_router => "router process",
             () if self.control.has_pid(pid) => "control process",
             () if self.mail.pids().any(|mail| mail == pid) => "mail process",
+            () if self.telemetry.pids().any(|own| own == pid) => "telemetry process",
             () if is_zygote() => "zygote",
             () if self.file_helpers.pids().any(|helper| helper == pid) => "file helper process",
             () if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) => {

@@ -59,6 +59,7 @@ const ROWS: &[Row] = &[
     number("status", Variable::Status).of_response(),
     text(TIME_ISO, Variable::TimeIso),
     text("time_local", Variable::TimeLocal),
+    text("trace_id", Variable::TraceId),
     text("upstream_addr", Variable::Upstream(UpstreamVariable::Address)).of_response(),
     text("upstream_cache_status", Variable::CacheStatus).of_response(),
     text("upstream_connect_time", Variable::Upstream(UpstreamVariable::ConnectTime)).of_response(),
@@ -157,6 +158,8 @@ pub enum Variable {
     TimeIso,
     /// `$time_local`: local time as in `31/Dec/2026:23:59:59 +0000`.
     TimeLocal,
+    /// `$trace_id`: 32 hexadecimal digits that are the id of the request's trace.
+    TraceId,
     /// `$upstream_NAME`: a fact about the servers that got the request.
     Upstream(UpstreamVariable),
     /// `$uri`: the decoded and normalised path, after rewriting.

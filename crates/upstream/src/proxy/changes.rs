@@ -2,6 +2,8 @@
 
 use howdah_config as config;
 use howdah_http::message::Request;
+use howdah_http::trace::TraceFields;
+use howdah_http::trace_context::TRACESTATE;
 use howdah_http::variables::VariableSource;
 
 use crate::proxy::field_value::plain;
@@ -32,6 +34,13 @@ impl HeadChanges {
             set: forwarded::fields(options.forwarded.unwrap_or(config.forwarded), request),
             removed: Vec::new(),
         };
+        if let Some(fields) = TraceFields::for_attempt(request) {
+            let own = fields.pairs().map(|(name, value)| (name.to_owned(), value.to_vec()));
+            changes.set.extend(own);
+            if fields.state.is_none() {
+                changes.removed.push(TRACESTATE.to_owned());
+            }
+        }
         for (name, value) in config.headers.iter().chain(&options.headers) {
             let value = value.as_ref().map(|value| plain(&source.expand(value)));
             let value = value.filter(|value| !value.is_empty());

@@ -192,8 +192,9 @@ messages! {
 messages! {
     /// From the supervisor to the router.
     FromSupervisor {
-        /// The first message. Descriptors: the log, a memfd with the document, and one with the
-        /// certificate bundles ([`put_bundles`](super::put_bundles)).
+        /// The first message. Descriptors: the log, a memfd with the document, one with the
+        /// certificate bundles ([`put_bundles`](super::put_bundles)), and the socket that takes
+        /// [spans](crate::spans), if there is one.
         1 Hello {
             /// Available versions of PHP and their programs.
             php: Vec<(String, String)>,

@@ -1,4 +1,5 @@
-//! TLS client connections to mail servers, with the authorities of the system or of a file.
+//! TLS client connections to mail servers and servers of OpenTelemetry, with the authorities of the
+//! system or of a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,25 +14,33 @@ use tokio_rustls::client::TlsStream;
 use super::authorities;
 use super::client::explain;
 
-/// A client without ALPN and without a certificate of its own.
+/// A client without a certificate of its own; without ALPN unless [`AnonymousClient::speaking`] is
+/// called.
 #[derive(Clone)]
-pub struct MailClient {
+pub struct AnonymousClient {
     config: Arc<ClientConfig>,
     /// The file with the authorities, for messages.
     trusted: PathBuf,
 }
 
-impl MailClient {
+impl AnonymousClient {
     /// Builds a client that trusts the authorities of the system. `text` is that of the system's
     /// file.
     pub fn system(text: &[u8]) -> Result<Self, String> {
-        MailClient::new(authorities::system(text)?, authorities::system_file())
+        AnonymousClient::new(authorities::system(text)?, authorities::system_file())
     }
 
     /// Builds a client that trusts the authorities of a configured file. `text` is that of the file
     /// `path`.
     pub fn trusting(text: &[u8], path: &Path) -> Result<Self, String> {
-        MailClient::new(authorities::users(authorities::certificates(text)?)?, path)
+        AnonymousClient::new(authorities::users(authorities::certificates(text)?)?, path)
+    }
+
+    /// Returns the client with a protocol that it offers in the handshake (ALPN).
+    pub fn speaking(self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        AnonymousClient { config: Arc::new(config), ..self }
     }
 
     fn new(roots: RootCertStore, trusted: &Path) -> Result<Self, String> {
@@ -40,7 +49,7 @@ impl MailClient {
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("the TLS library refuses the settings: {error}"))?;
         let config = builder.with_root_certificates(roots).with_no_client_auth();
-        Ok(MailClient { config: Arc::new(config), trusted: trusted.to_owned() })
+        Ok(AnonymousClient { config: Arc::new(config), trusted: trusted.to_owned() })
     }
 
     /// Performs a handshake with the server `name`.
@@ -56,8 +65,8 @@ impl MailClient {
     }
 }
 
-impl fmt::Debug for MailClient {
+impl fmt::Debug for AnonymousClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MailClient").field("trusted", &self.trusted).finish_non_exhaustive()
+        f.debug_struct("AnonymousClient").field("trusted", &self.trusted).finish_non_exhaustive()
     }
 }

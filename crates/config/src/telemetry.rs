@@ -1,0 +1,352 @@
+//! `telemetry` of the settings: traces and metrics for a server of OpenTelemetry.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
+use crate::node::{Node, Object};
+
+/// `telemetry` of the settings.
+pub(crate) static TELEMETRY: Shape = Shape {
+    name: "telemetry",
+    parts: &[&[
+        Key::new("endpoint", Kind::Text, "URL of the server that takes the spans")
+            .details(
+                "`\"http://127.0.0.1:4318/v1/traces\"`; without a path it gets `/v1/traces`, with \
+                 `\"grpc\"` the path does not count. With `https:` the certificate must be for the \
+                 host and by an authority of `authorities`",
+            )
+            .required()
+            .unit(),
+        Key::new("protocol", Kind::Word(&["http", "grpc", "HTTP", "GRPC"]), "Protocol of OTLP")
+            .details("`\"http\"` is protobuf over HTTP/1.1, `\"grpc\"` is gRPC over HTTP/2")
+            .required()
+            .unit(),
+        Key::new(
+            "sampling_ratio",
+            Kind::Number,
+            "Part of the traces that begin here whose spans are sent, from 0 to 1",
+        )
+        .default("1")
+        .details("A request with a `traceparent` is sent if its caller says so")
+        .unit(),
+        Key::new(
+            "batch_size",
+            Kind::Integer(1, MAX_BATCH_SIZE),
+            "Maximum number of spans in one message",
+        )
+        .default("128")
+        .details("A message waits at most a second for more spans")
+        .unit(),
+        Key::new("service_name", Kind::Text, "Value of `service.name`").default("\"howdah\""),
+        Key::new("attributes", Kind::Named(&Kind::Text), "Further attributes of the resource")
+            .default("{}")
+            .details("Such as `{\"deployment.environment.name\": \"production\"}`"),
+        Key::new("headers", Kind::Named(&Kind::Text), "Header fields of each message")
+            .default("{}")
+            .details("Such as `{\"Authorization\": \"Bearer …\"}`"),
+        Key::new(
+            "authorities",
+            Kind::Text,
+            "File with the certificates of the trusted authorities (PEM)",
+        )
+        .default("the system's")
+        .details("Only root needs to read it"),
+        Key::new(
+            "slow",
+            Kind::Number,
+            "Requests that take at least this many seconds are sent in any case",
+        )
+        .default("none"),
+        Key::switch("failed", false, "Requests that fail are sent in any case").details(
+            "With a status from 500, or a response that was cut off by the server. Scripts and \
+             servers have been told before that the trace is not sent, so only the spans of this \
+             server are there",
+        ),
+        Key::switch("parent", true, "Obeys the `traceparent` of clients").details(
+            "`false` begins a trace with each request, so that no client decides what is sent",
+        ),
+    ]],
+};
+
+/// Maximum of `batch_size`, as in FreeUnit.
+const MAX_BATCH_SIZE: i64 = 65_536;
+
+/// Default of `batch_size`, as in FreeUnit.
+const BATCH_SIZE: u32 = 128;
+
+const SERVICE_NAME: &str = "howdah";
+
+/// Path of traces on a server of OTLP.
+const TRACES_PATH: &str = "/v1/traces";
+
+/// Maximum of `slow` in seconds.
+const MAX_SLOW: f64 = (i32::MAX / 1000) as f64;
+
+/// Traces for a server of OpenTelemetry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Telemetry {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// OTLP over gRPC, otherwise over HTTP.
+    pub is_grpc: bool,
+    /// Part of the traces that begin here whose spans are sent, from 0 to 1.
+    pub sampling_ratio: f64,
+    /// Maximum number of spans in one message.
+    pub batch_size: u32,
+    /// Value of `service.name`.
+    pub service_name: String,
+    /// Further attributes of the resource.
+    pub attributes: Vec<(String, String)>,
+    /// Header fields of each message.
+    pub headers: Vec<(String, String)>,
+    /// File with the certificates of the trusted authorities; the system's if `None`.
+    pub authorities: Option<PathBuf>,
+    /// Requests that take at least this long are sent in any case.
+    pub slow: Option<Duration>,
+    /// Requests that fail are sent in any case.
+    pub failed: bool,
+    /// The `traceparent` of clients is obeyed.
+    pub parent: bool,
+}
+
+/// A server of OTLP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The connection has TLS.
+    pub is_tls: bool,
+    /// Host name or address, of version 6 without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Path and query of the messages.
+    pub path: String,
+}
+
+impl Telemetry {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Telemetry, Error> {
+        let object = node.object(&TELEMETRY)?;
+        let protocol = object.required("protocol")?;
+        let is_grpc = match protocol.string()? {
+            "http" | "HTTP" => false,
+            "grpc" | "GRPC" => true,
+            _ => return Err(protocol.invalid("must be \"http\" or \"grpc\"")),
+        };
+        let telemetry = Telemetry {
+            endpoint: Endpoint::read(&object.required("endpoint")?)?,
+            is_grpc,
+            sampling_ratio: object.read("sampling_ratio", read_ratio)?.unwrap_or(1.0),
+            batch_size: object.integer("batch_size")?.unwrap_or(BATCH_SIZE),
+            service_name: object.text("service_name")?.unwrap_or(SERVICE_NAME.to_owned()),
+            attributes: object.read("attributes", read_attributes)?.unwrap_or_default(),
+            headers: object.read("headers", read_headers)?.unwrap_or_default(),
+            authorities: object.file("authorities")?,
+            slow: object.read("slow", read_slow)?,
+            failed: object.switch("failed")?,
+            parent: object.switch("parent")?,
+        };
+        check_authorities(&object, &telemetry)?;
+        object.end()?;
+        Ok(telemetry)
+    }
+}
+
+fn check_authorities(object: &Object<'_>, telemetry: &Telemetry) -> Result<(), Error> {
+    match object.optional("authorities").filter(|_| !telemetry.endpoint.is_tls) {
+        Some(node) => Err(node.invalid("needs an \"endpoint\" that begins with https://")),
+        None => Ok(()),
+    }
+}
+
+impl Endpoint {
+    fn read(node: &Node<'_>) -> Result<Endpoint, Error> {
+        let text = node.text()?;
+        Endpoint::parse(text).ok_or_else(|| {
+            node.invalid("is not the URL of a server")
+                .with_hint("write \"http://127.0.0.1:4318/v1/traces\"")
+        })
+    }
+
+    fn parse(url: &str) -> Option<Endpoint> {
+        let (is_tls, rest) = match url.split_once("://")? {
+            ("http", rest) => (false, rest),
+            ("https", rest) => (true, rest),
+            _ => return None,
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '#' | '"' | '<' | '>' | '\\');
+        if !path.chars().all(is_plain) {
+            return None;
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']')?;
+                host.parse::<std::net::Ipv6Addr>().ok()?;
+                (host, port)
+            }
+            None => {
+                let at = authority.find(':').unwrap_or(authority.len());
+                let (host, port) = authority.split_at(at);
+                let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+                if host.is_empty() || !host.chars().all(is_host) {
+                    return None;
+                }
+                (host, port)
+            }
+        };
+        let port = match port.strip_prefix(':') {
+            Some(digits) => digits.parse().ok().filter(|port| *port != 0)?,
+            None if port.is_empty() => {
+                if is_tls {
+                    443
+                } else {
+                    80
+                }
+            }
+            None => return None,
+        };
+        let path = match path {
+            "" | "/" => TRACES_PATH.to_owned(),
+            query if query.starts_with('?') => format!("{TRACES_PATH}{query}"),
+            path => path.to_owned(),
+        };
+        Some(Endpoint { is_tls, host: host.to_owned(), port, path })
+    }
+}
+
+fn read_ratio(node: &Node<'_>) -> Result<f64, Error> {
+    let part = node.value.as_f64().ok_or_else(|| node.wrong_type("a number"))?;
+    if (0.0..=1.0).contains(&part) {
+        Ok(part)
+    } else {
+        Err(node.invalid(format_args!("must be between 0 and 1, but is {part}")))
+    }
+}
+
+fn read_slow(node: &Node<'_>) -> Result<Duration, Error> {
+    let seconds = node.value.as_f64().ok_or_else(|| node.wrong_type("a number of seconds"))?;
+    if (0.0..=MAX_SLOW).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(node.invalid(format_args!("must be between 0 and {MAX_SLOW} seconds")))
+    }
+}
+
+fn read_attributes(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let read = |(name, value): (&str, Node<'_>)| {
+        if name.is_empty() {
+            return Err(value.invalid("must have a name"));
+        }
+        Ok((name.to_owned(), value.string()?.to_owned()))
+    };
+    node.members()?.map(read).collect()
+}
+
+/// Fields that the server writes itself.
+const OWN_FIELDS: [&str; 7] =
+    ["connection", "content-length", "content-type", "host", "te", "transfer-encoding", "upgrade"];
+
+fn read_headers(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let read = |(name, value): (&str, Node<'_>)| {
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(value.invalid("is not the name of a header field"));
+        }
+        if OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            return Err(value.invalid("is written by the server itself"));
+        }
+        let text = value.string()?;
+        if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
+            Ok((name.to_owned(), text.to_owned()))
+        } else {
+            Err(value.invalid("must be visible ASCII characters"))
+        }
+    };
+    node.members()?.map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Config;
+
+    fn read(telemetry: Value) -> Result<Telemetry, String> {
+        let config = Config::from_value(json!({"settings": {"telemetry": telemetry}}));
+        let config = config.map_err(|error| error.to_string())?;
+        Ok(config.settings.telemetry.unwrap())
+    }
+
+    #[test]
+    fn documents_of_freeunit_hold() {
+        let found = read(json!({
+            "endpoint": "http://localhost:4317/v1/traces", "protocol": "grpc",
+            "sampling_ratio": 1.0, "batch_size": 20,
+        }));
+        let found = found.unwrap();
+        assert!(found.is_grpc && !found.endpoint.is_tls && !found.failed && found.parent);
+        assert_eq!((found.endpoint.host.as_str(), found.endpoint.port), ("localhost", 4317));
+        assert_eq!((found.sampling_ratio, found.batch_size, found.slow), (1.0, 20, None));
+        let short = read(json!({"endpoint": "http://a:1", "protocol": "HTTP"})).unwrap();
+        assert_eq!((short.sampling_ratio, short.batch_size), (1.0, 128));
+        assert_eq!(short.service_name, "howdah");
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url() {
+        for (url, expected) in [
+            ("http://a", Some((false, "a", 80, "/v1/traces"))),
+            ("https://a.b/", Some((true, "a.b", 443, "/v1/traces"))),
+            ("http://[::1]:4318/x/v1/traces?k=1", Some((false, "::1", 4318, "/x/v1/traces?k=1"))),
+            ("https://a:1?k", Some((true, "a", 1, "/v1/traces?k"))),
+            ("a:4317", None),
+            ("ftp://a", None),
+            ("http://", None),
+            ("http://u:p@a", None),
+            ("http://a:0", None),
+            ("http://a:65536", None),
+            ("http://a b/", None),
+            ("http://a/ b", None),
+            ("http://a/\r\nX: y", None),
+            ("http://[::1", None),
+            ("http://[::1]x", None),
+            ("http://[a]", None),
+        ] {
+            let found = Endpoint::parse(url);
+            let found =
+                found.as_ref().map(|e| (e.is_tls, e.host.as_str(), e.port, e.path.as_str()));
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let with = |key: &str, value: Value| {
+            let mut telemetry = json!({"endpoint": "http://a", "protocol": "http"});
+            telemetry[key] = value;
+            read(telemetry).unwrap_err()
+        };
+        for (key, value, expected) in [
+            ("endpoint", json!("localhost:4317"), "/settings/telemetry/endpoint: "),
+            ("protocol", json!("udp"), "/settings/telemetry/protocol: "),
+            ("sampling_ratio", json!(1.5), "between 0 and 1"),
+            ("sampling_ratio", json!("1"), "/settings/telemetry/sampling_ratio: "),
+            ("batch_size", json!(0), "/settings/telemetry/batch_size: "),
+            ("batch_size", json!(65_537), "/settings/telemetry/batch_size: "),
+            ("headers", json!({"Host": "x"}), "by the server itself"),
+            ("headers", json!({"a b": "x"}), "/settings/telemetry/headers/a b: "),
+            ("headers", json!({"a": "x\r\ny: z"}), "visible ASCII"),
+            ("authorities", json!("/ca.pem"), "https://"),
+            ("slow", json!(-1), "/settings/telemetry/slow: "),
+            ("sample_ratio", json!(1), "sampling_ratio"),
+        ] {
+            let problem = with(key, value.clone());
+            assert!(problem.contains(expected), "{key} {value}: {problem}");
+        }
+        assert!(read(json!({"protocol": "http"})).unwrap_err().contains("endpoint"));
+    }
+}

@@ -1,0 +1,131 @@
+//! The process: takes messages of the supervisor, and spans of routers.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use howdah_sys::log::Log;
+use howdah_sys::sandbox::landlock::{Access, Domain, Grant};
+use howdah_sys::sandbox::router_calls::ROUTER;
+use howdah_sys::{process, signals};
+use howdah_wire::messages::ToTelemetry;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+use crate::export::{self, Shared, Target};
+use crate::queue::Queue;
+use crate::report::Report;
+use crate::socket::Socket;
+
+/// Maximum time for the last spans.
+const FINISH_TIME: Duration = Duration::from_secs(2);
+
+/// Files that the process opens itself.
+const FILES: &[&str] = &[
+    // Names of servers.
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    // The system's authorities.
+    "/etc/ssl/certs",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/usr/share/ca-certificates",
+    "/var/lib/ca-certificates",
+    // Names of functions in a report of a panic.
+    "/proc/self/exe",
+];
+
+/// Runs the process on the socket that the supervisor has passed. Returns the exit status.
+pub fn run(socket: OwnedFd) -> u8 {
+    signals::ignore_pipe();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    let serving = || -> io::Result<()> { runtime?.block_on(serve(socket)) };
+    match serving() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("howdah: telemetry process: {error}");
+            1
+        }
+    }
+}
+
+async fn serve(socket: OwnedFd) -> io::Result<()> {
+    let supervisor = Socket::new(socket)?;
+    let first = supervisor.message().await?;
+    let Some((ToTelemetry::Hello { sandbox }, descriptors)) = first else {
+        return Err(io::Error::other("the supervisor's first message is not Hello"));
+    };
+    let spans = descriptors.into_iter().next();
+    let spans = Socket::new(spans.ok_or_else(|| io::Error::other("there is no socket of spans"))?)?;
+    if sandbox {
+        restrict();
+    }
+    let shared = Rc::new(Shared {
+        queue: Queue::default(),
+        target: Default::default(),
+        interrupted: Notify::new(),
+        report: Report::new(Log::standard_error()?),
+    });
+    let exporter = {
+        let shared = Rc::clone(&shared);
+        spawn_local(async move { export::run(&shared).await })
+    };
+    loop {
+        tokio::select! {
+            biased;
+            message = supervisor.message() => match message? {
+                Some((ToTelemetry::Configure { route }, files)) => {
+                    let target = Target::new(route, files.into_iter().next());
+                    shared.target.replace(Some(Rc::new(target)));
+                    shared.queue.changed.notify_one();
+                    shared.interrupted.notify_waiters();
+                }
+                Some((ToTelemetry::Reopened {}, files)) => {
+                    let Some(log) = files.into_iter().next() else { continue };
+                    process::set_output_streams(log.as_fd(), log.as_fd())?;
+                    shared.report.log().reopen(log);
+                }
+                Some((ToTelemetry::Finish {}, _)) => break,
+                Some((ToTelemetry::Hello { .. }, _)) => {
+                    return Err(io::Error::other("the supervisor repeats Hello"));
+                }
+                None => return Ok(()),
+            },
+            packet = spans.receive() => match packet? {
+                Some((packet, _)) => shared.queue.add(&packet),
+                None => break,
+            },
+        }
+    }
+    while let Some(packet) = spans.receive_now() {
+        shared.queue.add(&packet);
+    }
+    shared.queue.is_finishing.set(true);
+    shared.queue.changed.notify_one();
+    shared.interrupted.notify_waiters();
+    let _ = tokio::time::timeout(FINISH_TIME, exporter).await;
+    Ok(())
+}
+
+/// Gives up access to files that are not needed, and all system calls but those of the router. Must
+/// be called before there is a second thread. Restrictions that the kernel lacks are logged by the
+/// router.
+fn restrict() {
+    let files = FILES.iter().filter_map(|path| Grant::open(path, Access::Open).ok());
+    let domain = Domain {
+        files: Some(files.collect()),
+        no_device_ioctl: true,
+        no_bind_tcp: true,
+        no_abstract_sockets: true,
+    };
+    let _ = domain.enter();
+    let _ = ROUTER.install();
+}

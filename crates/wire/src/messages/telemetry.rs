@@ -1,0 +1,53 @@
+//! Messages from the supervisor to the telemetry process.
+
+use super::field::Field;
+use crate::bytes::{Decoder, Encode, Malformed};
+
+record! {
+    /// The server that takes traces.
+    TelemetryRoute {
+        /// Host name or address of the server, of version 6 without brackets.
+        host: String,
+        /// Port of the server.
+        port: u16,
+        /// The connection has TLS.
+        is_tls: bool,
+        /// OTLP over gRPC, otherwise over HTTP/1.1.
+        is_grpc: bool,
+        /// Path and query of messages over HTTP/1.1.
+        path: String,
+        /// Header fields of each message.
+        headers: Vec<(String, String)>,
+        /// Path of the file with the trusted authorities, opened by the supervisor; `None` for
+        /// those of the system.
+        authorities: Option<String>,
+        /// Addresses of DNS servers; none for those of the machine.
+        resolver: Vec<String>,
+        /// Attributes of the resource.
+        attributes: Vec<(String, String)>,
+        /// Maximum number of spans in a message.
+        batch_size: u32,
+    }
+}
+
+messages! {
+    /// From the supervisor to the telemetry process.
+    ToTelemetry {
+        /// The first message. Descriptor: the receiving end of the socket on which routers send
+        /// spans.
+        1 Hello {
+            /// The process enters its sandbox.
+            sandbox: bool,
+        }
+        /// Spans go to this server from now on. Descriptor: the file with the authorities, if it
+        /// could be opened.
+        2 Configure {
+            /// The server.
+            route: TelemetryRoute,
+        }
+        /// The log was reopened. Descriptor: the log.
+        4 Reopened {}
+        /// No more spans follow: the process sends those that it has, and ends.
+        3 Finish {}
+    }
+}
