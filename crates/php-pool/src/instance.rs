@@ -144,7 +144,7 @@ impl Instance {
         let Some(worker) = worker else { return String::new() };
         let mut details = worker.messages.to_string();
         if let Some(report) = worker.output.and_then(|output| output.end()) {
-            details.push_str("\n");
+            details.push('\n');
             details.push_str(&report);
         }
         details
