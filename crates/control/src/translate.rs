@@ -41,7 +41,10 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
             "requests" if method == b"GET" => {
                 Ok(Command::Ask { question: requests::read(target)?, part: rest.into() })
             }
-            "pools" | "requests" | "status" | "usage" => {
+            "slow" if method == b"GET" && rest.len() <= 1 => {
+                Ok(ask(Question::SlowScripts { name: rest.first().cloned() }))
+            }
+            "pools" | "requests" | "slow" | "status" | "usage" => {
                 Err(Refusal::InvalidMethod { allow: "GET" })
             }
             _ => Err(Refusal::NoSuchValue),

@@ -13,6 +13,7 @@ mod last_requests;
 mod profile;
 mod purge;
 mod question;
+mod slow_scripts;
 mod status;
 mod usage;
 
@@ -26,6 +27,7 @@ pub use last_requests::*;
 pub use profile::{Profile, ProfileFrame, ProfileNode, ProfileOrder};
 pub use purge::Purge;
 pub use question::{Question, Subject};
+pub use slow_scripts::{SlowScript, SlowScripts};
 pub use status::*;
 pub use usage::{SiteTotal, SiteTraffic, SiteUsage, Usage};
 

@@ -22,6 +22,11 @@ pub enum Question {
     },
     /// The last requests of clients.
     LastRequests(RequestFilter),
+    /// The last slow scripts with their stacks.
+    SlowScripts {
+        /// The site or the application; all if `None`.
+        name: Option<String>,
+    },
     /// The pools of applications by name, with the names of `fpm_get_status()`.
     Pools {
         /// The application; all if `None`.
@@ -89,6 +94,7 @@ impl Question {
             | Question::Status
             | Question::Usage { .. }
             | Question::LastRequests(_)
+            | Question::SlowScripts { .. }
             | Question::Pools { .. } => Subject::Server,
             Question::Tuning { application }
             | Question::Restart { application }

@@ -48,6 +48,7 @@ mod sandbox;
 mod server_status;
 mod shutdown;
 mod site_logs;
+mod slow_scripts;
 mod spec;
 mod start;
 mod thread_loop;

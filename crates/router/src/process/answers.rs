@@ -75,6 +75,7 @@ async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8
         Question::Status => some(commands.status().await),
         Question::Usage { month } => commands.usage.of_month(month).await.map(Some),
         Question::LastRequests(filter) => some(commands.last_requests(filter).await),
+        Question::SlowScripts { name } => some(commands.slow_scripts(name).await),
         Question::Pools { application } => {
             let pools = commands.pools(application.as_deref());
             let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));

@@ -145,6 +145,9 @@ impl ControlThread {
                 drop(done.send(status));
             }
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
+            Question::SlowScripts { name, done } => {
+                drop(done.send(self.pools.traces.kept.of(name.as_deref())));
+            }
             Question::Restart { name, done } => {
                 // Without the supervisor, the server ends.
                 let _ = self.pools.ask_for_restart(&name, done, Instant::now(), CHANGE_TIMEOUT);

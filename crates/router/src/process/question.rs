@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use howdah_questions::{Status, Tuning};
+use howdah_questions::{SlowScript, Status, Tuning};
 use howdah_sys::process_use::ProcessUses;
 use tokio::sync::oneshot;
 
@@ -14,6 +14,8 @@ pub(super) enum Question {
     Report { processes: Arc<ProcessUses>, done: oneshot::Sender<Status> },
     /// Explain the number of an application's workers.
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
+    /// The last slow scripts of a site or application, or of all.
+    SlowScripts { name: Option<String>, done: oneshot::Sender<Vec<SlowScript>> },
     /// Restart an application.
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
 }

@@ -16,6 +16,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::link::Link;
 use super::out::{Extent, Found, PartKind};
+use super::slow_scripts::KeptScripts;
 
 /// Minimum time between two checks for slow requests of an application.
 const MIN_INTERVAL: Duration = Duration::from_millis(25);
@@ -33,6 +34,8 @@ pub(super) struct Traces {
     link: Rc<Link>,
     /// The error log.
     log: Arc<Log>,
+    /// The last slow scripts.
+    pub(super) kept: KeptScripts,
     requested: HashMap<u32, Trace>,
     /// Number of the last requested trace.
     last_number: u32,
@@ -94,7 +97,14 @@ impl Record {
 impl Traces {
     /// Starts without traces. Records without a slow log go to `log`.
     pub(super) fn new(link: Rc<Link>, log: Arc<Log>) -> Self {
-        Traces { link, log, requested: HashMap::new(), last_number: 0, files: HashMap::new() }
+        Traces {
+            link,
+            log,
+            kept: KeptScripts::default(),
+            requested: HashMap::new(),
+            last_number: 0,
+            files: HashMap::new(),
+        }
     }
 
     /// Requests traces of an application's slow requests. Returns the time of the next check;
@@ -163,6 +173,7 @@ impl Traces {
     }
 
     fn write(&mut self, trace: &Trace, stack: &Stack) {
+        self.kept.add(&trace.slow, trace.reason == Reason::Overdue, stack);
         let SlowRequest { context, times, pid, .. } = &trace.slow;
         let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
         let (waited, ran) = (seconds(times.waited), seconds(times.ran));
