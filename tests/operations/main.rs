@@ -3,9 +3,11 @@
 mod access_log;
 mod bans;
 mod command;
+mod dashboard;
 mod descriptors;
 mod environment;
 mod failed_upgrades;
+mod faulty_sites;
 mod full_disks;
 mod hung_router;
 mod last_requests;

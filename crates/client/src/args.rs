@@ -1,5 +1,6 @@
 //! Arguments of the commands that use the control API.
 
+pub(crate) mod dashboard;
 pub(crate) mod profile;
 pub mod requests;
 pub(crate) mod sites;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use self::dashboard::DashboardArgs;
 use self::profile::ProfileArgs;
 use self::requests::RequestsArgs;
 use self::sites::{PhpArgs, SiteArgs};
@@ -362,6 +364,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Show which site hurts, and why: processor, memory, requests, errors, like top(1)
     Top(TopArgs),
+    /// Serve a page for a browser: which site hurts, and why, now and in the last day
+    Dashboard(DashboardArgs),
     /// Show the last requests of a running server, with the parts of their times
     Requests(RequestsArgs),
     /// Show where the scripts of a site spend their time: a flame graph, while visitors come

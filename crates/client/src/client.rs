@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// A client of one server.
+#[derive(Clone)]
 pub(super) struct Client {
     address: String,
     endpoint: Endpoint,
@@ -29,6 +30,7 @@ pub(super) struct Client {
     says_progress: bool,
 }
 
+#[derive(Clone)]
 enum Endpoint {
     Unix(SocketAddr),
     Tcp(String),
@@ -91,6 +93,11 @@ impl Client {
     /// Makes a request that takes long by its nature: nothing is said meanwhile.
     pub(super) fn without_progress(self) -> Client {
         Client { says_progress: false, ..self }
+    }
+
+    /// Returns the token of the control API, if requests carry one.
+    pub(super) fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
     }
 
     /// Returns the address of the control API.

@@ -11,6 +11,7 @@ extern crate howdah_sys;
 mod args;
 mod cache;
 mod client;
+mod dashboard;
 mod edit;
 mod failure;
 mod find;
@@ -78,6 +79,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
     match command {
         Command::Cache(args) => cache::run(&connect(&args.server)?, args),
         Command::Config(args) => config(args),
+        Command::Dashboard(args) => dashboard::run(args),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);

@@ -1,15 +1,12 @@
 //! `howdah top`: which site hurts, and why; until `q` is pressed, or once.
 //!
-//! `rows` makes a table of the samples of the status, `view` has the choices of the user, `layout`
+//! `howdah-watch` makes a table of the samples of the status, `view` has the choices of the user, `layout`
 //! and `detail` make lines of them; only this file and `terminal` talk to the server and the
 //! terminal.
 
 mod detail;
-mod format;
 mod keys;
 mod layout;
-mod notices;
-mod rows;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -20,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use howdah_questions::LastRequests;
 use howdah_sys::clock;
+use howdah_watch::{History, Row};
 use serde_json::json;
 
 use self::detail::Detail;
-use self::rows::{History, Row};
 use self::terminal::{Terminal, Wake};
 use self::view::{Outcome, View};
 use crate::args::top::TopArgs;

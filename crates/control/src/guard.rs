@@ -64,7 +64,7 @@ pub fn guard<'a>(
 /// Returns true if a host, with or without a port, is a name of the loopback interface that cannot
 /// belong to another machine. The port is not compared: it does not identify the client and differs
 /// behind a tunnel.
-fn is_this_machine(host: &[u8]) -> bool {
+pub fn is_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, port)) => {

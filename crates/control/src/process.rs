@@ -12,7 +12,7 @@
 
 mod activity;
 mod api;
-mod connections;
+pub mod connections;
 mod limits;
 mod router;
 mod supervisor;

@@ -202,6 +202,11 @@ impl Client {
         std::mem::replace(&mut self.received, rest)
     }
 
+    /// Returns the bytes that were received and not taken as a response.
+    pub fn received(&self) -> &[u8] {
+        &self.received
+    }
+
     /// Receives bytes until they contain `needle`, for responses that do not end yet.
     pub fn wait_for(&mut self, needle: &str) {
         while find(&self.received, needle.as_bytes()).is_none() {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use howdah_questions::LastRequest;
+use howdah_watch::Row;
+use howdah_watch::format::{bytes, cut, rate, seconds};
 
-use super::format::{bytes, cut, rate, seconds};
 use super::layout::{Line, Style, fill};
-use super::rows::Row;
 use crate::output::printable;
 use crate::pools::{Pool, Process};
 

@@ -1,9 +1,9 @@
 //! The lines of a screen. No I/O, no clock.
 
 use howdah_questions::Status;
+use howdah_watch::Row;
+use howdah_watch::format::{bytes, cut, rate, seconds};
 
-use super::format::{bytes, cut, rate, seconds};
-use super::rows::Row;
 use super::view::{SORTS, View};
 use crate::args::top::Sort;
 use crate::output::{one_line, printable};

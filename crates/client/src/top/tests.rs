@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use howdah_questions::Status;
+use howdah_watch::{History, Row};
 use serde_json::{Value, json};
 
 use super::detail::{self, Detail};
 use super::keys::Key;
 use super::layout::{self, FIRST_ROW, HEADING_ROW, Line, Style};
-use super::rows::{History, Row};
 use super::view::{Outcome, View};
 use crate::args::top::Sort;
 

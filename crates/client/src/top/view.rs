@@ -1,8 +1,9 @@
 //! What the user has chosen: order, filter, position; and what keys change. No I/O.
 
+use howdah_watch::Row;
+
 use super::keys::Key;
 use super::layout::{FIRST_ROW, HEADING_ROW, heading_at, list_height};
-use super::rows::Row;
 use crate::args::top::Sort;
 
 /// The orders with their keys.

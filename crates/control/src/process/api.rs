@@ -148,7 +148,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
 }
 
 async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
-    let connections = Rc::<Connections>::default();
+    let connections = Rc::new(Connections::new(super::limits::MAX_CONNECTIONS));
     if api.transport == Transport::Unix {
         let listener = UnixListener::from_std(listener.into())?;
         loop {

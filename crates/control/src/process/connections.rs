@@ -1,8 +1,8 @@
-//! Limits the connections to the control API.
+//! Limits the connections to the control API, and to the page of `howdah dashboard`.
 //!
 //! Any process can connect over TCP and to abstract sockets, so a connection is untrusted until a
-//! request on it has carried the token. If all slots are taken, the oldest untrusted connection is
-//! closed.
+//! request on it has carried the token, or has shown that its user has logged in. If all slots are
+//! taken, the oldest untrusted connection is closed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,15 +11,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// Maximum number of connections that are served; further ones wait.
-const MAX_CONNECTIONS: usize = 64;
-
 /// Minimum lifetime of a connection, so that each of many concurrent clients can send the token.
 const MIN_LIFETIME: Duration = Duration::from_millis(100);
 
 /// All connections, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Connections {
+    /// Maximum number of connections that are served; further ones wait.
+    max: usize,
     list: RefCell<Vec<Rc<State>>>,
     ended: Notify,
 }
@@ -40,13 +39,18 @@ struct State {
 }
 
 impl Connections {
+    /// Starts without connections; there are at most `max`.
+    pub fn new(max: usize) -> Connections {
+        Connections { max, list: RefCell::default(), ended: Notify::new() }
+    }
+
     /// Waits for a free slot. If no connection ends in time, the oldest untrusted one is closed.
     pub async fn room(&self) {
         loop {
             let ended = self.ended.notified();
             let oldest = {
                 let list = self.list.borrow();
-                if list.len() < MAX_CONNECTIONS {
+                if list.len() < self.max {
                     return;
                 }
                 list.iter().find(|state| !state.is_trusted.get()).map(Rc::clone)
@@ -114,6 +118,8 @@ mod tests {
 
     use super::*;
 
+    const MAX_CONNECTIONS: usize = 64;
+
     fn run(work: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         LocalSet::new().block_on(&runtime, work);
@@ -127,7 +133,7 @@ mod tests {
     #[test]
     fn the_oldest_connection_that_is_not_trusted_is_closed_for_a_new_one() {
         run(async {
-            let connections = Rc::new(Connections::default());
+            let connections = Rc::new(Connections::new(MAX_CONNECTIONS));
             let mut tasks = Vec::new();
             for number in 0..MAX_CONNECTIONS {
                 connections.room().await;
@@ -143,7 +149,7 @@ mod tests {
     #[test]
     fn a_new_connection_waits_for_trusted_ones() {
         run(async {
-            let connections = Rc::new(Connections::default());
+            let connections = Rc::new(Connections::new(MAX_CONNECTIONS));
             let mut places: Vec<_> =
                 (0..MAX_CONNECTIONS).map(|_| connections.enter(false)).collect();
             places.iter().for_each(ConnectionSlot::trust);

@@ -14,3 +14,6 @@ pub(super) const STOPPING: &str = "the server is being stopped";
 pub(super) const ROUTER_ENDED: &str = "the router has ended before it answered; another one \
                                        starts at once, unless the server is being stopped: give \
                                        the command again, and see the log";
+
+/// Maximum number of connections to the control API that are served; further ones wait.
+pub(super) const MAX_CONNECTIONS: usize = 64;

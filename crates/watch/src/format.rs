@@ -1,7 +1,7 @@
 //! Numbers in a few characters.
 
 /// Formats bytes in at most five characters: `850K`, `12.3M`, `1.2G`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let bytes = bytes as f64;
     let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M")];
     let unit = units.into_iter().find(|(unit, _)| bytes >= *unit as f64);
@@ -12,7 +12,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Formats seconds: `250 ms`, `2.5 s`, `12 s`, `5 min`, `3 h`.
-pub(super) fn seconds(seconds: f64) -> String {
+pub fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 0.9995 => format!("{:.0} ms", s * 1000.0),
         s if s < 9.95 => format!("{s:.1} s"),
@@ -23,7 +23,7 @@ pub(super) fn seconds(seconds: f64) -> String {
 }
 
 /// Formats a rate in at most five characters.
-pub(super) fn rate(rate: f64) -> String {
+pub fn rate(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
         r if r < 9.95 => format!("{r:.1}"),
@@ -33,7 +33,7 @@ pub(super) fn rate(rate: f64) -> String {
 }
 
 /// Cuts a text to a number of characters; what is cut ends with `…`.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -1,12 +1,15 @@
 //! From samples of the status to the rows of the table. No I/O, no clock.
 
+mod notices;
+
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use howdah_questions::{SiteTraffic, Status};
 use serde::Serialize;
 
-use super::notices::{Notice, Window, notices};
+pub use self::notices::Notice;
+use self::notices::{Window, notices};
 
 /// Time for which samples are kept, for what has happened in the last minute.
 const KEPT: Duration = Duration::from_secs(60);
@@ -22,54 +25,58 @@ const MIN_PROCESSORS: f64 = 0.01;
 
 /// Numbers of a site, whose differences are of interest.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Counts {
-    pub(super) requests: u64,
-    pub(super) time_us: u64,
-    pub(super) cpu_us: u64,
-    pub(super) private: u64,
-    pub(super) processes: u64,
-    pub(super) runnable: u64,
-    pub(super) log_bytes: u64,
-    pub(super) dropped_lines: u64,
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) time_us: u64,
+    pub(crate) cpu_us: u64,
+    pub(crate) private: u64,
+    pub(crate) processes: u64,
+    pub(crate) runnable: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) dropped_lines: u64,
 }
 
 /// Samples of the last minute.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub struct History {
     samples: VecDeque<(Duration, HashMap<String, Counts>)>,
     /// The last status.
-    pub(super) status: Status,
+    pub status: Status,
 }
 
 /// A site, application or upstream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Row {
+pub struct Row {
     /// Its name.
-    pub(super) site: String,
+    pub site: String,
     /// Processors that its processes use; `None` before the second sample.
-    pub(super) processors: Option<f64>,
+    pub processors: Option<f64>,
     /// Memory of its processes in bytes.
-    pub(super) memory: u64,
+    pub memory: u64,
     /// Requests per second.
-    pub(super) requests: Option<f64>,
+    pub requests: Option<f64>,
     /// Responses with a status of 500 or above in the last minute.
-    pub(super) errors: u64,
+    pub errors: u64,
+    /// Such responses per second.
+    #[serde(skip)]
+    pub error_rate: Option<f64>,
     /// Seconds of a request: the mean of those that have ended, or the run time of one that runs if
     /// that is longer.
-    pub(super) seconds: Option<f64>,
+    pub seconds: Option<f64>,
     /// Requests that wait for a process.
-    pub(super) waiting: u64,
+    pub waiting: u64,
     /// Processes that have ended with an error in the last minute.
-    pub(super) crashes: u64,
+    pub crashes: u64,
     /// It has requests, or uses a processor, or has notices.
-    pub(super) active: bool,
+    pub active: bool,
     /// What is unusual, the most specific first.
-    pub(super) notices: Vec<Notice>,
+    pub notices: Vec<Notice>,
 }
 
 impl History {
     /// Adds a sample, taken at a time of a monotonic clock.
-    pub(super) fn add(&mut self, status: Status, at: Duration) {
+    pub fn add(&mut self, status: Status, at: Duration) {
         let counts =
             names(&status).into_iter().map(|name| (name.to_owned(), counts(&status, name)));
         self.samples.push_back((at, counts.collect()));
@@ -80,20 +87,20 @@ impl History {
     }
 
     /// Forgets all: the server does not answer, and its counters may begin anew.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = History::default();
     }
 
     /// Returns a row for each site, in the order of their names.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<Row> {
         let mut names = names(&self.status);
         names.sort_unstable();
         names.dedup();
         names.into_iter().map(|name| self.row(name)).collect()
     }
 
-    /// Returns the number of processors that the processes of a site have wanted on average: on a busy
-    /// machine they get less. `None` without enough samples.
+    /// Returns the number of processors that the processes of a site have wanted on average: on a
+    /// busy machine they get less. `None` without enough samples.
     fn wanted(&self, name: &str) -> Option<f64> {
         let recent = self.samples.iter().rev().take(WANTED_SAMPLES);
         let runnable: Vec<_> =
@@ -132,6 +139,7 @@ impl History {
             }),
             requests: rates.as_ref().map(|rates| rates.rate(traffic)),
             errors: traffic.errors,
+            error_rate: rates.as_ref().map(|rates| rates.error_rate(traffic)),
             seconds: mean.into_iter().chain(longest).reduce(f64::max),
             waiting: processes.requests.active.saturating_sub(busy),
             crashes: php.activity.failed_last_minute.values().sum(),
@@ -162,6 +170,7 @@ fn counts(status: &Status, name: &str) -> Counts {
     let (used, activity) = (php.map(|php| php.processes), php.map(|php| &php.activity));
     Counts {
         requests: total.requests,
+        errors: total.errors,
         time_us: total.time_us,
         cpu_us: used.map_or(0, |used| used.cpu_us),
         private: used.map_or(0, |used| used.private),
@@ -173,15 +182,28 @@ fn counts(status: &Status, name: &str) -> Counts {
 }
 
 impl Window {
-    /// Returns requests per second. Sites without requests in the last minute are missing in the
-    /// status, also their totals: the first ones after that count from the last minute.
+    /// Returns requests per second.
     fn rate(&self, traffic: SiteTraffic) -> f64 {
-        let difference = match traffic.total {
-            None => return traffic.requests as f64 / KEPT.as_secs_f64(),
-            Some(_) if self.before.requests == 0 => traffic.requests,
-            Some(total) => total.requests.saturating_sub(self.before.requests),
+        let total = traffic.total.map(|total| total.requests);
+        self.per_second(total, self.before.requests, traffic.requests)
+    }
+
+    /// Returns failed requests per second.
+    fn error_rate(&self, traffic: SiteTraffic) -> f64 {
+        let total = traffic.total.map(|total| total.errors);
+        self.per_second(total, self.before.errors, traffic.errors)
+    }
+
+    /// Returns the rate of what is counted since the start of the router, and in the last minute.
+    /// Sites without requests in the last minute are missing in the status, also their totals: the
+    /// first ones after that count from the last minute.
+    fn per_second(&self, total: Option<u64>, before: u64, last_minute: u64) -> f64 {
+        let difference = match total {
+            None => return last_minute as f64 / KEPT.as_secs_f64(),
+            Some(_) if self.before.requests == 0 => last_minute,
+            Some(total) => total.saturating_sub(before),
         };
-        difference.min(traffic.requests) as f64 / self.seconds
+        difference.min(last_minute) as f64 / self.seconds
     }
 
     /// Returns the mean time of the requests that have ended.

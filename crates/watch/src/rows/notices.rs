@@ -5,8 +5,8 @@ use std::time::Duration;
 use howdah_questions::Status;
 use serde::Serialize;
 
-use super::format::{bytes, seconds};
-use super::rows::{Counts, Row};
+use super::{Counts, Row};
+use crate::format::{bytes, seconds};
 
 /// Number of processors from which a site is said to use them.
 const MANY_PROCESSORS: f64 = 0.8;
@@ -29,25 +29,25 @@ const SLOW: f64 = 2.0;
 /// Something unusual.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(super) struct Notice {
+pub struct Notice {
     /// The words.
-    pub(super) text: String,
-    /// Higher for what is more specific or worse.
+    pub text: String,
+    /// Higher for what is more specific or worse: from 1 for requests that wait to 9 for crashes.
     #[serde(skip)]
-    pub(super) rank: u8,
+    pub rank: u8,
 }
 
 /// Counts of a site at two times.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// Seconds between both, never 0.
-    pub(super) seconds: f64,
-    pub(super) before: Counts,
-    pub(super) now: Counts,
+    pub(crate) seconds: f64,
+    pub(crate) before: Counts,
+    pub(crate) now: Counts,
 }
 
 impl Window {
-    pub(super) fn new(time: Duration, before: Counts, now: Counts) -> Window {
+    pub(crate) fn new(time: Duration, before: Counts, now: Counts) -> Window {
         Window { seconds: time.as_secs_f64().max(0.001), before, now }
     }
 
@@ -64,7 +64,7 @@ impl Window {
 
 /// Returns what is unusual, the highest rank first. `wanted` is the number of processors that its
 /// processes want; `rates` has the last seconds, `minute` the last minute.
-pub(super) fn notices(
+pub(crate) fn notices(
     name: &str,
     row: &Row,
     status: &Status,
@@ -117,11 +117,15 @@ pub(super) fn notices(
         Some(time) => add(3, format!("slow: {} a request", seconds(time))),
         None => {}
     }
-    if row.errors > 0 {
-        add(2, format!("{} errors in a minute", row.errors));
+    match row.errors {
+        0 => {}
+        1 => add(2, "1 error in a minute".to_owned()),
+        errors => add(2, format!("{errors} errors in a minute")),
     }
-    if row.waiting > 0 {
-        add(1, format!("{} requests wait", row.waiting));
+    match row.waiting {
+        0 => {}
+        1 => add(1, "1 request waits".to_owned()),
+        waiting => add(1, format!("{waiting} requests wait")),
     }
     all
 }
