@@ -156,7 +156,7 @@ pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, ListingFormat, Symlinks};
 pub use site::{
     EnvironmentValue, FrontController, MAX_SITE_BODY_SIZE, Site, SiteHttps, SiteLimits, SitePhp,
-    SiteWorker,
+    SiteWorker, has_dns,
 };
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use howdah_text::fnv::fnv;
+
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
@@ -189,10 +191,8 @@ fn group_of(application: &str) -> PathBuf {
         }
     }
     if name.len() > MAX_NAME_BYTES {
-        // Names that begin alike differ by a checksum (FNV-1a).
-        let checksum = application.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        // Names that begin alike differ by a checksum.
+        let checksum = fnv(application.as_bytes());
         name.truncate(MAX_NAME_BYTES - 17);
         name.push_str(&format!("-{checksum:016x}"));
     }

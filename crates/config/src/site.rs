@@ -476,14 +476,18 @@ fn read_https(object: &Object<'_>, defaults: &Value) -> Result<SiteHttps, Error>
     })
 }
 
+/// Returns true if `challenges` of `https` has that by DNS.
+pub fn has_dns(challenges: &Value) -> bool {
+    match challenges {
+        Value::Array(all) => all.contains(&json!("dns")),
+        one => one == "dns",
+    }
+}
+
 /// Checks that there is a program for the challenges by DNS, in `https` or in that of `defaults`.
 fn check_challenges(node: &Node<'_>, by_default: &Value) -> Result<(), Error> {
     let of = |key: &str| node.value.get(key).or_else(|| by_default.get(key));
-    let is_dns = |challenges: &Value| match challenges {
-        Value::Array(all) => all.contains(&json!("dns")),
-        one => one == "dns",
-    };
-    if of("dns").is_some() || !of("challenges").is_some_and(is_dns) {
+    if of("dns").is_some() || !of("challenges").is_some_and(has_dns) {
         return Ok(());
     }
     let error = node.invalid("proves names by DNS, but has no \"dns\"");

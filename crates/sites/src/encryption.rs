@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use howdah_config::include::SiteProblem;
-use howdah_config::{Site, SiteHttps};
+use howdah_config::{Site, SiteHttps, has_dns};
 use serde_json::{Map, Value, json};
 
 /// Returns the listeners with the certificate of the site; `None` without HTTPS.
@@ -82,11 +82,7 @@ fn without_certificate(site: &Site) -> Vec<&str> {
 
 /// Returns true if an authority can check that a host is of this server.
 fn can_be_checked(host: &str, authority: &Map<String, Value>) -> bool {
-    let is_dns = |challenges: &Value| match challenges {
-        Value::Array(all) => all.contains(&json!("dns")),
-        one => one == "dns",
-    };
-    let has_dns = authority.contains_key("dns") && authority.get("challenges").is_none_or(is_dns);
+    let has_dns = authority.contains_key("dns") && authority.get("challenges").is_none_or(has_dns);
     let is_address = host.parse::<Ipv4Addr>().is_ok();
     host != "*" && !is_address && (has_dns || !host.starts_with("*."))
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use howdah_config::include::{SHARED, SiteProblem};
 use howdah_config::{Site, SiteWorker, Template, is_request_setting};
 use howdah_sys::environment::LIBRARY_VARIABLES;
+use howdah_text::fnv::fnv;
 use serde_json::{Map, Value, json};
 
 /// The variable with the name of the site. It tells the responses of sites apart in a cache, too.
@@ -73,7 +74,8 @@ pub(crate) fn share(
     // document names: another name would be a change for the sites that are there.
     let names: Vec<_> = if site.htaccess { Vec::new() } else { sorted(&ini).into_keys().collect() };
     application["limits"]["fair"] = json!("$site");
-    let digest = fnv(&json!([canonical(application), names]).to_string());
+    // Two applications of one digest would be refused as contradicting.
+    let digest = fnv(json!([canonical(application), names]).to_string().as_bytes());
     let directory = site.root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
     let directory: String = directory.chars().filter(is_plain).take(40).collect();
@@ -143,12 +145,6 @@ fn canonical(value: &Value) -> Value {
         Value::Array(elements) => elements.iter().map(canonical).collect(),
         other => other.clone(),
     }
-}
-
-/// Returns the FNV-1a digest. Two applications of one digest would be refused as contradicting.
-fn fnv(text: &str) -> u64 {
-    let step = |digest: u64, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

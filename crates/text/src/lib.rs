@@ -6,6 +6,7 @@
 
 pub mod base64;
 pub mod date;
+pub mod fnv;
 pub mod hex;
 pub mod html;
 pub mod json;

@@ -8,6 +8,8 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use howdah_text::fnv::fnv;
+
 use super::{Part, Template, Variable};
 use crate::captures::Captures;
 use crate::geo_database::{GeoDatabase, GeoPath};
@@ -220,8 +222,7 @@ impl Table {
 /// Hashes a text: the same value for all versions and machines, so that visitors keep their share.
 fn hash(text: &[u8]) -> u32 {
     // FNV-1a with 64 bits, of which the finaliser of SplitMix64 mixes all into the upper half.
-    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let mut hash = text.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let mut hash = fnv(text);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (hash >> 32) as u32

@@ -3,6 +3,8 @@
 //! Healthy servers are preferred, then healthy backups. If no server is healthy, all of them are
 //! tried instead of refusing the request. The upstream's method decides between those with room.
 
+use howdah_text::fnv::fnv;
+
 use crate::servers::round_robin::RoundRobin;
 
 /// State of a server at the time of the selection.
@@ -140,9 +142,7 @@ fn by_weight<'c>(
 /// Hashes a key together with a server (FNV-1a, then the finaliser of SplitMix64). The result is
 /// the same on every machine, so that several routers select the same server.
 pub fn hash(key: &[u8], server: &[u8]) -> u64 {
-    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
-    let hash = server.iter().fold(fnv(hash, &0), fnv);
+    let hash = fnv(key.iter().chain(&[0]).chain(server));
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
