@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use harness::client::Response;
 use harness::tls::{Authority, get};
 use harness::{Server, Site, eventually, free_address, free_listener, processes};
 use serde_json::{Value, json};
@@ -34,6 +35,12 @@ fn with_authority_at(authority: SocketAddr, name: &str) -> (Server, SocketAddr) 
     server.control("PUT", "/config", document.to_string()).succeeded();
     server.address = plain;
     (server, secure)
+}
+
+/// Requests a target of the host that gets a certificate.
+fn of_host(server: &Server, target: &str) -> Response {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    server.connect().send(head).response()
 }
 
 fn certificate(server: &Server, name: &str) -> Value {
@@ -109,12 +116,20 @@ fn what_is_asked_for_as_a_proof_never_reaches_php() {
     let (server, _) = without_authority("a.example");
     for path in ["x", "index.php", "../../index.php/x", "x%2findex.php", "", "%00"] {
         let target = format!("/.well-known/acme-challenge/{path}");
-        let response = server.get(&target);
+        let response = of_host(&server, &target);
         let is_proof = !path.contains("..");
         assert!(!is_proof || matches!(response.status, 400 | 404), "{target}: {response:?}");
         assert!(!is_proof || !response.text().contains("PHP"), "{target}");
     }
     assert_eq!(server.get("/.well-known/other").text(), "PHP: /.well-known/other");
+}
+
+#[test]
+fn another_client_of_an_authority_proves_hosts_without_a_certificate_of_the_server() {
+    let (server, _) = without_authority("a.example");
+    let target = "/.well-known/acme-challenge/x";
+    assert_eq!(server.get(target).text(), format!("PHP: {target}"));
+    assert_eq!(of_host(&server, target).status, 404);
 }
 
 #[test]

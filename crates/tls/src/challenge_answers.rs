@@ -1,14 +1,15 @@
 //! Published answers to ACME challenges, and the queue of names that need a certificate on demand.
 //!
 //! HTTP-01 (RFC 8555, 8.3): a request below `/.well-known/acme-challenge/` is answered here, before
-//! any route, if any listener has ACME settings; no script, password or fallback applies.
+//! any route, if the token is one of the server or the host one whose certificate it obtains so; no
+//! script, password or fallback applies.
 //! TLS-ALPN-01 (RFC 8737): a handshake with the protocol `acme-tls/1` gets a certificate that
 //! proves the name, and the connection is closed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use howdah_config::{Acme, Config};
+use howdah_config::{Acme, AcmeChallenge, Config};
 use howdah_http::body::Body;
 use howdah_http::error_status::RequestError;
 use howdah_http::message::{Request, Response};
@@ -98,19 +99,19 @@ impl ChallengeStore {
         Ok(PublishedProof { store: Arc::clone(self), key })
     }
 
-    /// Answers an HTTP-01 request. `None` for any other request.
+    /// Answers an HTTP-01 request. `None` for any other request, and for that of another ACME
+    /// client, whose files may be in the directory of the site.
     pub fn answer(&self, config: &Config, request: &Request) -> Option<Response> {
         let token = request.path.strip_prefix(HTTP_PATH_PREFIX)?;
-        let mut listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        if listeners.all(|tls| tls.acme.is_empty()) {
-            return None; // the files of another ACME client may be there
+        let token = std::str::from_utf8(token).ok().filter(|token| is_token(token));
+        let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
+        let text = token.and_then(|token| proofs.http.get(token));
+        if text.is_none() && !proves_by_http(config, &request.host) {
+            return None;
         }
         if !matches!(&*request.method, b"GET" | b"HEAD") {
             return Some(refuse(RequestError::MethodNotAllowed));
         }
-        let token = std::str::from_utf8(token).ok().filter(|token| is_token(token));
-        let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
-        let text = token.and_then(|token| proofs.http.get(token));
         Some(match text {
             Some(text) => Response::new(200, Body::Bytes(text.as_bytes().to_vec().into()))
                 .with("Content-Type", "application/octet-stream")
@@ -153,6 +154,16 @@ impl Drop for PublishedProof {
     }
 }
 
+/// Returns true if the server itself may prove to an authority by HTTP that a host is its own.
+fn proves_by_http(config: &Config, host: &[u8]) -> bool {
+    let listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let mut all = listeners.flat_map(|tls| &tls.acme);
+    let is_host = |domain: &String| domain.as_bytes().eq_ignore_ascii_case(host);
+    all.any(|acme| {
+        acme.challenges.contains(&AcmeChallenge::Http) && acme.domains.iter().any(is_host)
+    })
+}
+
 /// Returns true for tokens of 1 to 256 base64url characters (RFC 8555, 8.3).
 fn is_token(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -185,7 +196,7 @@ mod tests {
     #[test]
     fn a_proof_is_shown_for_as_long_as_it_is_needed_and_nothing_else_is() {
         let (store, _requests) = ChallengeStore::new();
-        let ours = config(r#"{"acme": {"domains": "a.org"}}"#);
+        let ours = config(r#"{"acme": {"domains": "example.org"}}"#);
         let proof = store.publish_http("to-ken_1", "to-ken_1.thumb").unwrap();
         let path = "/.well-known/acme-challenge/to-ken_1";
         let response = store.answer(&ours, &request("GET", path)).unwrap();
@@ -225,7 +236,22 @@ mod tests {
     fn other_clients_of_authorities_keep_the_path_where_the_server_is_none() {
         let (store, _requests) = ChallengeStore::new();
         let path = "/.well-known/acme-challenge/x";
-        assert_eq!(status(&store, &config(r#"{"certificate": "a"}"#), "GET", path), None);
+        for tls in [
+            r#"{"certificate": "a"}"#,
+            r#"{"acme": {"domains": "other.org"}}"#,
+            r#"{"acme": {"domains": "example.org", "challenges": "tls-alpn"}}"#,
+        ] {
+            let config = config(tls);
+            for method in ["GET", "POST"] {
+                assert_eq!(status(&store, &config, method, path), None, "{tls}");
+            }
+            let _proof = store.publish_http("x", "x.thumb").unwrap();
+            assert_eq!(status(&store, &config, "GET", path), Some(200), "{tls}");
+        }
+        assert_eq!(
+            status(&store, &config(r#"{"acme": {"domains": "Example.ORG"}}"#), "GET", path),
+            Some(404)
+        );
     }
 
     #[test]
