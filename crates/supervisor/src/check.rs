@@ -55,6 +55,35 @@ pub struct Findings {
     pub settings: Vec<(String, String)>,
 }
 
+/// Returns notes about applications whose number of processes is limited by counting alone, as
+/// their user has others without a limit: the kernel cannot tell the processes of one user apart.
+pub fn without_kernel_limit(all: &[ApplicationSpec]) -> Vec<(String, Problem)> {
+    without_limit(all, resources::counts_processes)
+}
+
+fn without_limit(
+    all: &[ApplicationSpec],
+    counts: impl Fn(&ApplicationSpec) -> bool,
+) -> Vec<(String, Problem)> {
+    let limit = |spec: &ApplicationSpec| spec.isolation.limits.as_ref()?.processes;
+    let mut unlimited = HashMap::new();
+    for spec in all.iter().filter(|spec| limit(spec).is_none()) {
+        unlimited.entry(spec.user.as_deref()).or_insert(spec.name.as_str());
+    }
+    let note = |spec: &ApplicationSpec| {
+        let user = spec.user.as_deref().filter(|_| !spec.isolation.user_namespace)?;
+        let other = unlimited.get(&Some(user))?;
+        let message = format_args!(
+            "is kept by counting alone, not by the kernel (RLIMIT_NPROC), as the application \
+             \"{other}\" of the same user \"{user}\" has no such limit: give it one, or a user of \
+             its own"
+        );
+        let problem = Problem::at("isolation/limits/processes", message);
+        Some((spec.name.clone(), problem))
+    };
+    all.iter().filter(|spec| limit(spec).is_some() && counts(spec)).filter_map(note).collect()
+}
+
 /// Results of starts of PHP. It is loaded once for all applications with the same settings, and its
 /// files are opened once for those that have the same user, too.
 #[derive(Default)]

@@ -148,6 +148,11 @@ fn check_within(spec: &ApplicationSpec, hierarchy: Option<&Hierarchy>) -> Result
     Ok(())
 }
 
+/// Returns true if the maximum number of processes of an application is kept by counting.
+pub(crate) fn counts_processes(spec: &ApplicationSpec) -> bool {
+    Plan::of(spec).counted.processes.is_some()
+}
+
 /// Returns a note about limits of an application that are kept approximately.
 pub(crate) fn note(spec: &ApplicationSpec) -> Option<Problem> {
     let (_, approximate) = Plan::within(spec, Hierarchy::here().as_ref());

@@ -1,4 +1,4 @@
-use howdah_wire::messages::{Isolation, Sandbox};
+use howdah_wire::messages::{Isolation, ResourceLimits, Sandbox};
 
 use super::*;
 
@@ -38,4 +38,31 @@ fn an_unknown_start_is_not_kept() {
     let settings = start_key(&site("a", None)).unwrap();
     starts.add(settings.clone(), &site("a", None), KnownStart::default());
     assert!(!starts.find(&settings, &site("b", None)).is_known);
+}
+
+#[test]
+fn a_limit_of_processes_is_none_of_the_kernel_beside_an_application_without_one() {
+    let limited = |name: &str, user: Option<&str>| {
+        let mut spec = site(name, user);
+        let limits = ResourceLimits { processes: Some(20), ..ResourceLimits::default() };
+        spec.isolation.limits = Some(limits);
+        spec
+    };
+    let mut own_namespace = limited("e", Some("x"));
+    own_namespace.isolation.user_namespace = true;
+    let all = [
+        limited("a", Some("x")),
+        site("b", Some("x")),
+        site("c", Some("x")),
+        limited("d", Some("y")),
+        own_namespace,
+        limited("f", None),
+        site("g", None),
+    ];
+    let found = without_limit(&all, |_| true);
+    let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a"]);
+    let problem = found[0].1.to_string();
+    assert!(problem.starts_with("isolation/limits/processes: ") && problem.contains("\"b\""));
+    assert!(without_limit(&all, |_| false).is_empty());
 }
