@@ -13,6 +13,7 @@ mod readable;
 mod releases;
 mod repeated;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Read};
@@ -22,6 +23,7 @@ use std::time::SystemTime;
 
 use howdah_advice::{Advice, advise, obstructed_listeners};
 use howdah_client::{Problem as SiteProblem, Severity};
+use howdah_config::include::SitePlaces;
 use howdah_config::{
     Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks, include,
 };
@@ -86,6 +88,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let mut findings = Findings {
         document: name.clone(),
         included: config.included.clone(),
+        places: SitePlaces::of(&config.document),
         errors: mistakes,
         notes,
         ..Findings::default()
@@ -183,6 +186,10 @@ struct Findings {
     document: String,
     /// The parts of the document that come from other files, by their paths.
     included: Vec<(String, PathBuf)>,
+    /// The places of parts in the files of sites.
+    places: SitePlaces,
+    /// The parts of the document that have a warning, by their paths.
+    warned: BTreeSet<String>,
     /// Problems with which the server does not start, or an application does not run.
     errors: Vec<String>,
     /// Problems that show later or cause less harm.
@@ -289,8 +296,7 @@ impl Findings {
     /// Adds a warning, `PATH: PROBLEM`, unless the path has one.
     fn warn_once(&mut self, line: &str) {
         let (path, _) = line.split_once(": ").unwrap_or_default();
-        let beginning = self.with_file(format_args!("{path}: "));
-        if !self.warnings.iter().any(|warning| warning.starts_with(&beginning)) {
+        if !self.warned.contains(path) {
             self.warn(line);
         }
     }
@@ -302,7 +308,13 @@ impl Findings {
     }
 
     /// Puts the file of a part of the document in front of a line about that part or one around it.
+    /// Of a site, its own key takes the place of the part's.
     fn with_file_of(&self, part: &str, line: &str) -> String {
+        let (path, problem) = line.split_once(": ").unwrap_or((line, ""));
+        let path = if part == line { path } else { part };
+        if let Some(of_site) = self.places.explain(path, problem) {
+            return of_site;
+        }
         let is_within = |other: &str| {
             let rest = part.strip_prefix(other).filter(|_| !other.is_empty());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
@@ -319,7 +331,9 @@ impl Findings {
     }
 
     fn warn(&mut self, problem: impl Display) {
-        self.warnings.push(self.with_file(problem));
+        let line = Plain(problem).to_string();
+        self.warnings.push(self.with_file(&line));
+        self.warned.extend(line.split_once(": ").map(|(path, _)| path.to_owned()));
     }
 
     /// Checks directories and files of the command line.
@@ -424,9 +438,14 @@ impl Findings {
         let mut starts = check::Starts::default();
         // A process is forked for each, and copies the tables of all memory.
         release_free_memory();
-        for application in &config.applications {
-            let spec = spec(application, Geometry::for_pool(1, 1));
-            let found = check::application(&options, &spec, &mut starts);
+        let all = config.applications.iter();
+        let specs: Vec<_> = all.map(|one| spec(one, Geometry::for_pool(1, 1))).collect();
+        for (name, problem) in check::without_kernel_limit(&specs) {
+            let path = howdah_config::path(["applications", name.as_str()]);
+            self.note(format_args!("{path}/{problem}"));
+        }
+        for (application, spec) in config.applications.iter().zip(&specs) {
+            let found = check::application(&options, spec, &mut starts);
             let path = place(application);
             let line = |problem: Problem| {
                 if problem.key.is_empty() {

@@ -11,8 +11,8 @@ const MAX_NAMES: usize = 5;
 /// Parts of a document whose names are those of sites.
 const PARTS: [&str; 2] = ["/applications/", "/routes/"];
 
-/// Returns lines such as `FILE: /applications/NAME/user: PROBLEM`, with one in place of those that
-/// differ in their file and their name only.
+/// Returns lines such as `FILE: /applications/NAME/user: PROBLEM`, or `DIRECTORY/NAME.json: /user:
+/// PROBLEM` of sites, with one in place of those that differ in their file and their name only.
 pub(super) fn joined(lines: Vec<String>) -> Vec<String> {
     let mut names = HashMap::<(String, String), Vec<String>>::new();
     for line in &lines {
@@ -46,13 +46,21 @@ pub(super) fn joined(lines: Vec<String>) -> Vec<String> {
 /// what is in front of the name, and what is behind it.
 fn split(line: &str) -> Option<(String, (String, String))> {
     let found = PARTS.iter().filter_map(|part| Some((line.find(&format!(": {part}"))?, *part)));
-    let (at, part) = found.min()?;
+    let Some((at, part)) = found.min() else { return split_file(line) };
     let rest = line.get(at + 2 + part.len()..)?;
     let (path, _) = rest.split_once(": ")?;
     let name = path.split('/').next().filter(|name| !name.is_empty())?;
     // The name may be in the text as well.
     let behind = rest.get(name.len()..)?.replace(&format!("\"{name}\""), "\"\"");
     Some((name.to_owned(), (part.to_owned(), behind)))
+}
+
+/// Does the same for a line such as `DIRECTORY/NAME.json: /user: PROBLEM`.
+fn split_file(line: &str) -> Option<(String, (String, String))> {
+    let (file, rest) = line.split_once(".json: ")?;
+    let (directory, name) = file.rsplit_once('/').filter(|(_, name)| !name.is_empty())?;
+    let behind = rest.replace(&format!("\"{name}\""), "\"\"");
+    Some((name.to_owned(), (directory.to_owned(), behind)))
 }
 
 /// Returns the number of names and the first ones.
@@ -76,12 +84,16 @@ mod tests {
         for site in 0..500 {
             lines.push(line(site, "/isolation: no cgroup"));
             lines.push(line(site, &format!(": \"s{site}\" has no memory")));
+            lines.push(format!(
+                "/etc/howdah/sites/s{site}.json: /user: there is no user \"s{site}\""
+            ));
         }
         lines.push(line(7, "/root: /srv/7 is missing"));
         let expected = [
             lines[0].clone(),
             format!("{} (the same for 499 others: s1, s2, s3, s4, s5, ...)", lines[1]),
             format!("{} (the same for 499 others: s1, s2, s3, s4, s5, ...)", lines[2]),
+            format!("{} (the same for 499 others: s1, s2, s3, s4, s5, ...)", lines[3]),
             line(7, "/root: /srv/7 is missing"),
         ];
         assert_eq!(joined(lines), expected);

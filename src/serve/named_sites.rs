@@ -42,6 +42,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
     let mut document = expanded.map_or(Value::Null, |expanded| expanded.document);
     if let Some(members) = document.as_object_mut() {
         members.shift_remove("included");
+        members.shift_remove("places");
     }
     if arguments.no_sandbox {
         remove_sandboxes(&mut document);

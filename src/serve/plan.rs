@@ -221,6 +221,7 @@ impl StartupPlan {
             // The printed document can be served, without the files.
             members.shift_remove("included");
             members.shift_remove("left_out");
+            members.shift_remove("places");
         }
         println!("{document:#}");
         Ok(())

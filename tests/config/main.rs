@@ -20,5 +20,7 @@ mod panels;
 mod php_versions;
 mod reload;
 mod shared_sites;
+mod site_files;
+mod site_mistakes;
 mod sites;
 mod sites_php;

@@ -3,12 +3,13 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use harness::client::Response;
-use harness::{Server, Site, eventually, programs};
+use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
+
+use crate::site_files::{command, file, with_document, without_sites, write};
 
 /// Says what a script sees, and tries to leave it for the next request of the process.
 const SCRIPT: &str = r#"<?php
@@ -43,13 +44,7 @@ error_log('the log of ' . getenv('HOWDAH_SITE'));
 
 /// A document with sites in one directory, which share PHP.
 fn serve(names: &[&str]) -> Server {
-    let site = Site::new();
-    let control = format!("unix:{}", site.control_socket().display());
-    let state = site.root().with_file_name("kept");
-    fs::create_dir(&state).unwrap();
-    let site = site.argument("--control").argument(&control);
-    let site = site.argument("--state").argument(state.to_str().unwrap());
-    fs::create_dir(site.root().with_file_name("sites")).unwrap();
+    let site = without_sites();
     fs::create_dir_all(directory(&site)).unwrap();
     let script = directory(&site).join("index.php");
     fs::write(&script, SCRIPT).unwrap();
@@ -59,25 +54,12 @@ fn serve(names: &[&str]) -> Server {
     fs::write(directory(&site).join(".user.ini"), "memory_limit = 1G\nprecision = 5\n").unwrap();
     names.iter().for_each(|name| write(&site, name, &values(&site, name)));
     let address = harness::free_address().to_string();
-    site.with(json!({
-        "sites": "sites/*.json",
-        "defaults": {"listen": address, "php": {"shared": true, "processes": 1}},
-        "routes": {},
-        "listeners": {&address: {"pass": "routes/sites"}},
-    }))
-    .serve_at(&address)
+    let defaults = json!({"php": {"shared": true, "processes": 1}});
+    with_document(site, &address, defaults).serve_at(&address)
 }
 
 fn directory(site: &Site) -> PathBuf {
     site.root().with_file_name("tree")
-}
-
-fn file(site: &Site, name: &str) -> PathBuf {
-    site.root().with_file_name("sites").join(format!("{name}.json"))
-}
-
-fn write(site: &Site, name: &str, value: &Value) {
-    fs::write(file(site, name), format!("{value:#}")).unwrap();
 }
 
 fn secret(name: &str) -> String {
@@ -109,12 +91,6 @@ fn seen(server: &Server, name: &str) -> Value {
 
 fn pid(server: &Server, name: &str) -> u64 {
     seen(server, name)["pid"].as_u64().unwrap()
-}
-
-fn command(server: &Server, words: &[&str]) -> Output {
-    let control = format!("unix:{}", server.site.control_socket().display());
-    let mut command = Command::new(programs::howdah());
-    command.args(&words[..1]).args(["--control", &control]).args(&words[1..]).output().unwrap()
 }
 
 fn reload(server: &Server) -> Option<i32> {
@@ -219,14 +195,16 @@ fn commands_know_the_application_that_sites_share() {
     for row in listed.as_array().unwrap() {
         assert_eq!((&row["state"], &row["processes"]), (&json!("loaded"), &json!(1)), "{row}");
         assert!(row["shared"].as_str().unwrap().starts_with("shared:tree:"), "{row}");
-        let other = if row["name"] == "a" { "b" } else { "a" };
-        assert_eq!(row["shared_with"], json!([other]), "{row}");
+        assert_eq!(row["shared"], listed[0]["shared"], "{row}");
         assert!(row["php"].as_str().unwrap().contains('.'), "{row}");
     }
     let table = command(&server, &["site", "list"]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert_eq!(table.matches("B* ").count(), 2, "{table}");
     assert!(table.ends_with("\n* one PHP for all of: a, b\n"), "{table}");
+    let shown = command(&server, &["site", "show", "b", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["state"]["shared_with"], json!(["a"]), "{shown}");
     let shown = command(&server, &["site", "show", "b"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(

@@ -11,6 +11,8 @@ use harness::{Server, Site, eventually, programs, requirements};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::site_files::{command, file, with_document, without_sites, write};
+
 /// A document with sites, each with a directory whose script says the name and the process.
 fn serve(names: &[&str]) -> Server {
     let (site, address) = prepared(names);
@@ -19,24 +21,12 @@ fn serve(names: &[&str]) -> Server {
 
 /// The same before it is served, and the address.
 fn prepared(names: &[&str]) -> (Site, String) {
-    let site = Site::new();
-    let control = format!("unix:{}", site.control_socket().display());
-    let state = site.root().with_file_name("kept");
-    fs::create_dir(&state).unwrap();
-    let site = site.argument("--control").argument(&control);
-    let site = site.argument("--state").argument(state.to_str().unwrap());
-    fs::create_dir(site.root().with_file_name("sites")).unwrap();
+    let site = without_sites();
     for name in names {
         add(&site, name);
     }
     let address = harness::free_address().to_string();
-    let site = site.with(json!({
-        "sites": "sites/*.json",
-        "defaults": {"listen": address},
-        "routes": {},
-        "listeners": {&address: {"pass": "routes/sites"}},
-    }));
-    (site, address)
+    (with_document(site, &address, json!({})), address)
 }
 
 fn directory(site: &Site, name: &str) -> PathBuf {
@@ -61,14 +51,6 @@ fn values(site: &Site, name: &str) -> Value {
         "root": directory(site, name)})
 }
 
-fn file(site: &Site, name: &str) -> PathBuf {
-    site.root().with_file_name("sites").join(format!("{name}.json"))
-}
-
-fn write(site: &Site, name: &str, value: &Value) {
-    fs::write(file(site, name), format!("{value:#}")).unwrap();
-}
-
 fn get(server: &Server, host: &str) -> Response {
     let request = format!("GET /a?b HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     server.connect().send(request).response()
@@ -84,8 +66,7 @@ fn process(server: &Server, name: &str) -> String {
 }
 
 fn reload(server: &Server) -> Output {
-    let control = format!("unix:{}", server.site.control_socket().display());
-    Command::new(programs::howdah()).args(["reload", "--control", &control]).output().unwrap()
+    command(server, &["reload"])
 }
 
 /// Reloads, and returns what the status says about files that cannot be used.

@@ -88,8 +88,10 @@ fn a_site_is_added_shown_disabled_and_removed() {
     let server = serve();
     let root = directory(&server, "a");
     let root_text = root.to_str().unwrap();
-    let words = ["site", "add", "A.example", "--alias", "www.a.example", "--root", root_text];
+    let mut words = vec!["site", "add", "A.example", "--root", root_text];
+    words.extend(["--alias", "www.a.example", "--alias", "a.example", "--alias", "WWW.a.example"]);
     let text = printed(&run(&server, &words));
+    assert_eq!(text.matches("DNS: www.a.example").count(), 1, "{text}");
     assert!(text.contains("http://a.example:") && text.contains(" answers with 200."), "{text}");
     assert!(text.contains("Left to do:\n") && text.contains("DNS: www.a.example"), "{text}");
     let switch_on = "to switch HTTPS on, write \"defaults\": {\"https\": {\"email\": ";

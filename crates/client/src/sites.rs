@@ -85,7 +85,7 @@ pub(super) fn run(args: SiteArgs, machine: &dyn Machine) -> Result<(), Failure> 
         SiteCommand::List { json, .. } => list::run(&document()?, json),
         SiteCommand::Show { name, json } => show::run(&document()?, &name, json),
         SiteCommand::Expand { name } => show::expand(&document()?, &name),
-        SiteCommand::Edit { name } => edit::run(&document()?, &name),
+        SiteCommand::Edit { name } => edit::run(&document()?, &name, machine),
         SiteCommand::Enable { names } => change::enable(&document()?, &names, true),
         SiteCommand::Disable { names } => change::enable(&document()?, &names, false),
         SiteCommand::Remove { name } => change::remove(&document()?, &name),

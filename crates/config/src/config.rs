@@ -119,6 +119,7 @@ pub static DOCUMENT: Shape = Shape {
         )
         .internal(),
         Key::new("left_out", Kind::Named(&Kind::Text), "Files that cannot be used").internal(),
+        Key::new("places", Kind::Named(&Kind::Text), "Places of parts in sites").internal(),
         Key::new("source", Kind::Named(&Kind::Text), "The sites that parts were made from")
             .internal(),
     ]],
@@ -221,6 +222,7 @@ impl Config {
         let left_out = left_out.transpose()?.unwrap_or_default();
         // The parts that were made from it are read.
         object.optional("source");
+        object.optional("places");
         mistakes.part(object.end())?;
         let mut config = Config {
             listeners: listeners.unwrap_or_default(),

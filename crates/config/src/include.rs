@@ -30,6 +30,7 @@ mod left_out;
 mod lists;
 mod merge;
 mod pattern;
+mod places;
 mod refused;
 mod rest;
 mod sent;
@@ -42,6 +43,7 @@ mod tolerant;
 
 use expanded::{Origin, Source};
 use pattern::{is_named, is_pattern};
+use places::PLACES;
 use sent::{SENT, SOURCE};
 use tolerance::Tolerance;
 
@@ -49,6 +51,7 @@ pub use changed::changed;
 pub use expanded::{Expanded, explain};
 pub(crate) use left_out::read_left_out;
 pub use left_out::{LeftOut, watched_by_left_out};
+pub use places::{SitePlaces, key_of_site};
 pub(crate) use refused::refuse;
 pub use rest::{changed_files, differs_only_in_left_out, left_out_files};
 pub use sent::{
@@ -147,7 +150,7 @@ fn expand_once<'f>(
     let sources = vec![Source::of_document(file, text)];
     let mut reading = Reading { bytes: text.len(), tolerance, ..Reading::new(files, sources) };
     let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
-    for name in [INCLUDED, LEFT_OUT, SOURCE] {
+    for name in [INCLUDED, LEFT_OUT, PLACES, SOURCE] {
         if value.get(name).is_some() {
             let problem = format!("\"{name}\" is made by the server; write \"include\"");
             return Err(reading.problem(&place.child(name), &problem));
@@ -178,6 +181,10 @@ fn expand_once<'f>(
             (path(table), Value::String(files.to_string_lossy().into_owned()))
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
+        let places = places::written(&places, &sources);
+        if !places.is_empty() {
+            members.insert(PLACES.to_owned(), Value::Object(places));
+        }
     }
     let (left_out, mistakes) = Default::default();
     let expanded =

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use howdah_config::include::Compiled;
+use howdah_config::include::{Compiled, SitePlaces};
 use howdah_config::{Config, Defaults, Error, include, json, split_path};
 use serde_json::{Map, Value};
 
@@ -66,6 +66,12 @@ impl Store {
             Some(value) => Reply::value(value.clone()),
             None => Refusal::NoSuchValue.into(),
         }
+    }
+
+    /// Returns the reason why the document cannot be applied with the files of sites: the supervisor
+    /// knows the parts of the document only.
+    pub fn explain(&self, problem: &str) -> String {
+        SitePlaces::of(&self.document).explain_line(problem)
     }
 
     /// Returns the document as it was sent: sites in place of the parts that were made from them.

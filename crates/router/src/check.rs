@@ -73,11 +73,11 @@ fn listener_problems(
     let certificates = settings.certificates.iter().filter(|one| known(one)).cloned();
     let own = Tls { certificates: certificates.collect(), ..without.clone() };
     match TlsListener::without_unusable(&own, &material) {
-        Ok(made) => problems.extend(made.unusable().into_iter().map(|unusable| {
-            let is_it = |other: &Certificate| *other == unusable.certificate;
-            let number = settings.certificates.iter().position(is_it).unwrap_or_default();
-            (format!("/certificate/{number}"), unusable.problem)
-        })),
+        Ok(made) => problems.extend(
+            made.unusable()
+                .into_iter()
+                .map(|unusable| (part(settings, &unusable.certificate), unusable.problem)),
+        ),
         Err(problem) => return vec![(String::new(), problem)],
     }
     for (number, rule) in settings.client_certificates.iter().enumerate() {
@@ -103,6 +103,12 @@ pub fn stored(config: &Config) -> Vec<String> {
 /// Returns the place of a listener's TLS in the document.
 pub(crate) fn place(listener: &Listener) -> String {
     format!("{}/tls", howdah_config::path(["listeners", listener.name.as_str()]))
+}
+
+/// Returns the part of `tls` with a certificate.
+pub(crate) fn part(settings: &Tls, certificate: &Certificate) -> String {
+    let number = settings.certificates.iter().position(|other| other == certificate);
+    format!("/certificate/{}", number.unwrap_or_default())
 }
 
 /// Returns the files with trusted authorities for the HTTPS of ACME servers. They are read again

@@ -44,7 +44,12 @@ pub(super) fn run(
         )));
     }
     let root = absolute(&args.root)?;
-    let hosts: Vec<_> = [&args.host].into_iter().chain(&args.alias).collect();
+    let mut hosts = vec![&args.host];
+    for alias in &args.alias {
+        if !hosts.contains(&alias) {
+            hosts.push(alias);
+        }
+    }
     let known = check::hosts_of_others(&document, &[]);
     for host in &hosts {
         if let Some(other) = known.get(*host) {

@@ -65,7 +65,9 @@ pub(super) fn rename(document: &Document, old: &str, new: &str) -> Result<(), Fa
         Ok(reloaded) => edit::told(reloaded, &format!("{old}: is called {new} now\n")),
         Err(failure) => Err(failure),
     };
-    if is_used.is_err() && file::rename(&renamed, site).is_ok() {
+    // A site whose PHP cannot run could not with its former name either.
+    let is_refused = is_used.as_ref().is_err_and(|why| !matches!(why, Failure::PartsOut(_)));
+    if is_refused && file::rename(&renamed, site).is_ok() {
         let _ = document.reload(site);
     }
     is_used

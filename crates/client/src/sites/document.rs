@@ -221,7 +221,8 @@ impl Document {
         let answer = client.request("POST", "/control/reload", b"")?;
         let status: Status = client.read(answer)?;
         let problem = problem_of(&status, site);
-        Ok(Some(Reloaded { problem }))
+        let application = part_of(&status, site, true);
+        Ok(Some(Reloaded { problem, application }))
     }
 }
 
@@ -229,14 +230,24 @@ impl Document {
 pub(super) struct Reloaded {
     /// Reason why the file of the site is out.
     pub(super) problem: Option<String>,
+    /// Reason why the application of the site is out.
+    pub(super) application: Option<String>,
 }
 
 /// Returns the reason why the file of a site is out.
 pub(super) fn problem_of(status: &Status, site: &Path) -> Option<String> {
+    part_of(status, site, false)
+}
+
+/// Returns the reason why the application of the site in a file is out, or the file itself.
+fn part_of(status: &Status, site: &Path, is_application: bool) -> Option<String> {
     let site = site.to_string_lossy();
     let mut all = status.out.iter();
-    let is_file = |part: &&PartStatus| part.file.as_deref().unwrap_or(&part.name) == site;
-    all.find(is_file).map(|part| one_line(&part.reason))
+    let is_it = |part: &&PartStatus| {
+        (part.kind == "application") == is_application
+            && part.file.as_deref().unwrap_or(&part.name) == site
+    };
+    all.find(is_it).map(|part| one_line(&part.reason))
 }
 
 /// Returns the name of the site of a file.

@@ -10,7 +10,7 @@ use crate::edit::{ask_again, editor, open};
 use crate::failure::Failure;
 use crate::output::{one_line, write_out};
 
-pub(super) fn run(document: &Document, name: &str) -> Result<(), Failure> {
+pub(super) fn run(document: &Document, name: &str, machine: &dyn Machine) -> Result<(), Failure> {
     let site = document.file_of(name)?.to_owned();
     let before = fs::read(&site).map_err(|error| file::failed(&site, error))?;
     let copy = Copy::new(name, &before)?;
@@ -20,7 +20,7 @@ pub(super) fn run(document: &Document, name: &str) -> Result<(), Failure> {
         if edited == before {
             return write_out("Nothing was changed.\n");
         }
-        let problem = match checked(document, name, &edited, None) {
+        let problem = match checked(document, name, &edited, Some(machine)) {
             Ok(()) if fs::read(&site).ok().as_ref() != Some(&before) => {
                 format!("{} has been changed meanwhile by another program", site.display())
             }
@@ -39,10 +39,16 @@ pub(super) fn run(document: &Document, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints the outcome of a change. Fails if the server cannot use the file.
+/// Prints the outcome of a change. Fails if the server cannot use the file, or the site has PHP
+/// that cannot run.
 pub(super) fn told(reloaded: Option<Reloaded>, text: &str) -> Result<(), Failure> {
     match reloaded {
-        Some(Reloaded { problem: Some(problem) }) => Err(Failure::Failed(problem)),
+        Some(Reloaded { problem: Some(problem), .. }) => Err(Failure::Failed(problem)),
+        Some(Reloaded { application: Some(problem), .. }) => {
+            write_out(text)?;
+            eprintln!("howdah: its PHP cannot run: {problem}");
+            Err(Failure::PartsOut(4))
+        }
         Some(_) => write_out(text),
         None => {
             write_out(text)?;

@@ -1,6 +1,6 @@
 //! `howdah site list`: the state of all sites.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use howdah_config::include::{application_of_site, sites_by_application, source_of_site};
@@ -97,6 +97,13 @@ impl Facts<'_> {
         }
     }
 
+    /// Adds the names of the sites that share its application to the facts of a site.
+    pub(super) fn with_sharing(&self, row: Row) -> Row {
+        let sharing = row.shared.as_ref().and_then(|shared| self.sharing.get(shared));
+        let others = sharing.into_iter().flatten().filter(|other| **other != row.name);
+        Row { shared_with: others.cloned().collect(), ..row }
+    }
+
     /// Returns the facts of a site in a file.
     pub(super) fn of_file(&self, document: &Document, file: &Path) -> Row {
         let site = document.read(file);
@@ -117,8 +124,6 @@ impl Facts<'_> {
         // Processes, memory and requests are those of all sites that share the application.
         let application_name = application_of_site(&self.config, name).unwrap_or(name);
         let is_shared = application_name != name;
-        let sharing = self.sharing.get(application_name).filter(|_| is_shared);
-        let others = sharing.into_iter().flatten().filter(|other| *other != name);
         let application = self.status.and_then(|one| one.applications.get(application_name));
         let php = self.status.and_then(|status| status.php.get(application_name));
         let own = application.and_then(|application| application.problem.clone());
@@ -145,7 +150,7 @@ impl Facts<'_> {
             user: text("user"),
             php: application.and_then(|_| self.php(application_name)),
             shared: is_shared.then(|| application_name.to_owned()),
-            shared_with: others.cloned().collect(),
+            shared_with: Vec::new(),
             processes: application.map(|application| application.processes.running),
             memory: php.map(|php| php.memory.prototype.saturating_add(php.memory.processes)),
             requests: self.pools.get(application_name).and_then(|pool| pool.accepted_conn),
@@ -261,22 +266,21 @@ fn table(rows: &[Row]) -> String {
 
 /// Returns a line for each application that sites share: its memory is that of all of them.
 fn shared(rows: &[Row]) -> String {
-    let mut lines = BTreeMap::new();
+    let mut sharing = BTreeMap::<_, BTreeSet<_>>::new();
     for row in rows {
         let Some(application) = &row.shared else { continue };
-        lines.entry(application).or_insert_with(|| {
-            let mut sites: Vec<_> = row.shared_with.iter().chain([&row.name]).collect();
-            sites.sort_unstable();
-            let count = sites.len();
-            let first = sites.into_iter().take(MAX_LISTED).map(|name| printable(name));
-            let mut names: Vec<_> = first.collect();
-            if count > MAX_LISTED {
-                names.push(format!("and {} more", count - MAX_LISTED));
-            }
-            format!("* one PHP for all of: {}\n", names.join(", "))
-        });
+        sharing.entry(application).or_default().extend(row.shared_with.iter().chain([&row.name]));
     }
-    lines.into_values().collect()
+    let line = |sites: BTreeSet<&String>| {
+        let count = sites.len();
+        let first = sites.into_iter().take(MAX_LISTED).map(|name| printable(name));
+        let mut names: Vec<_> = first.collect();
+        if count > MAX_LISTED {
+            names.push(format!("and {} more", count - MAX_LISTED));
+        }
+        format!("* one PHP for all of: {}\n", names.join(", "))
+    };
+    sharing.into_values().map(line).collect()
 }
 
 /// Returns the first host, unless the site is named after it, and the number of the others.

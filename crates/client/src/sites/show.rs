@@ -33,7 +33,7 @@ pub(super) fn find(document: &Document, name: &str, known: &Hosts) -> Result<Sho
         return Ok(Shown {
             place: format!("{}, /sites/{name}", document.file.display()),
             text: format!("{site:#}"),
-            row: facts.of_named(name, &site),
+            row: facts.with_sharing(facts.of_named(name, &site)),
             site,
             becomes: becomes.map_err(|mistakes| check::of_document(&document.file, &mistakes)),
         });
@@ -45,7 +45,7 @@ pub(super) fn find(document: &Document, name: &str, known: &Hosts) -> Result<Sho
         place: file.display().to_string(),
         text: String::from_utf8_lossy(&text).into_owned(),
         site: document.read(file),
-        row: facts.of_file(document, file),
+        row: facts.with_sharing(facts.of_file(document, file)),
         becomes: expanded.map(|expanded| (parts_of(&expanded, file), expanded.notes)),
     })
 }

@@ -54,8 +54,9 @@ fn parts(parts: &[PartStatus], word: &str) -> Vec<String> {
         let (kind, name) = (printable(&part.kind), printable(&part.name));
         let since = part.since.as_deref().map(printable);
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-        let file = part.file.as_deref().map(printable);
-        let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
+        // The reason may name it.
+        let file = part.file.as_deref().filter(|file| !part.reason.contains(*file));
+        let file = file.map(|file| format!(" ({})", printable(file))).unwrap_or_default();
         format!("{word}{since}: {kind} \"{name}\"{file}: {}", one_line(&part.reason))
     };
     parts.iter().map(line).collect()

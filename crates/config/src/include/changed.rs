@@ -5,8 +5,12 @@ use std::cmp::Reverse;
 use serde_json::Value;
 
 use super::INCLUDED;
+use super::places::PLACES;
 use crate::definitions::LEFT_OUT;
 use crate::node::split_path;
+
+/// The members that the server makes when it reads files.
+const MADE: [&str; 3] = [INCLUDED, LEFT_OUT, PLACES];
 
 /// Returns the parts of an expanded document that come from files and that a change makes
 /// different, with the file of each. `after` is the document after the change; a missing `included`
@@ -14,7 +18,7 @@ use crate::node::split_path;
 pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a str)> {
     let Some(included) = before.get(INCLUDED) else {
         // Only the server makes it: it reads the files that are named there.
-        let is_new = after.get(INCLUDED).is_some() || after.get(LEFT_OUT).is_some();
+        let is_new = MADE.iter().any(|name| after.get(*name).is_some());
         return if is_new { vec![("/included", "the files of the document")] } else { Vec::new() };
     };
     let named = included.as_object().into_iter().flatten();
@@ -28,13 +32,13 @@ pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a st
     if !parts.is_empty() {
         return innermost(parts, before, after);
     }
-    for name in [INCLUDED, LEFT_OUT] {
+    for name in MADE {
         let (Some(members), Some(own)) = (after.as_object_mut(), before.get(name)) else {
             continue;
         };
         members.entry(name).or_insert_with(|| own.clone());
     }
-    if after.get(INCLUDED) == Some(included) && after.get(LEFT_OUT) == before.get(LEFT_OUT) {
+    if MADE.iter().all(|name| after.get(*name) == before.get(*name)) {
         return Vec::new();
     }
     vec![("/included", "the files of the document")]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::INCLUDED;
 use super::former::{Parts, parts};
+use super::places::PLACES;
 use crate::definitions::LEFT_OUT;
 
 /// Returns true if two readings of a document differ only in the parts of the files that the first
@@ -53,6 +54,7 @@ fn rest(document: &Value, files: &BTreeSet<&str>) -> Option<Value> {
     if let Some(members) = document.as_object_mut() {
         members.shift_remove(INCLUDED);
         members.shift_remove(LEFT_OUT);
+        members.shift_remove(PLACES);
     }
     without(document, &mut Vec::new(), false, &owners)
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::changed::at;
 use super::former::parts;
 use super::left_out::LeftOut;
+use super::places::PLACES;
 use super::refused::first_file;
 use super::rest::without;
 use super::sites::{DEFAULTS, SITES};
@@ -36,7 +37,7 @@ const NO_FILES: &str = "cannot be read for this document; only a document that t
 
 /// Returns true for the name of a member that the server makes.
 pub fn is_made_by_server(name: &str) -> bool {
-    [INCLUDED, LEFT_OUT, SOURCE].contains(&name)
+    [INCLUDED, LEFT_OUT, PLACES, SOURCE].contains(&name)
 }
 
 /// Returns true if a document has sites that must be compiled, or what they share.

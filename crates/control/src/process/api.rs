@@ -385,6 +385,7 @@ impl Api {
     /// Applies a configuration, and restarts applications that it has not changed.
     async fn apply(&self, prepared: Prepared, restart: Restart) -> Result<(), Refusal> {
         let Prepared { config: _, text, store } = prepared;
+        let store = Arc::new(store);
         // The change is sent first.
         let hurry = async {
             if self.changes_waiting.get() > 0 {
@@ -393,11 +394,13 @@ impl Api {
         };
         let (outcome, ()) = tokio::join!(biased; self.supervisor.apply(&text, restart), hurry);
         if matches!(outcome, ChangeOutcome::Done | ChangeOutcome::NotRestarted(_)) {
-            self.store.replace(Arc::new(store));
+            self.store.replace(Arc::clone(&store));
         }
         match outcome {
             ChangeOutcome::Done => Ok(()),
-            ChangeOutcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
+            ChangeOutcome::NotApplied(detail) => {
+                Err(Refusal::NotApplied { detail: store.explain(&detail) })
+            }
             ChangeOutcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
             ChangeOutcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
             ChangeOutcome::Upgrading => Err(Refusal::Upgrading),

@@ -68,7 +68,7 @@ fn sites_are_compiled_and_their_parts_are_changed_there() {
         let expected = if from.is_empty() { 404 } else { 400 };
         assert!(status == expected && problem.starts_with(from), "{method} {target}: {problem}");
     }
-    for made in ["source", "included", "left_out"] {
+    for made in ["source", "included", "left_out", "places"] {
         let mut document = whole.clone();
         document[made] = json!({});
         assert_eq!(refused(prepare(&store, "PUT", "/config", &document)).0, 400);

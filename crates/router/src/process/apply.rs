@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
 use howdah_config::Config;
+use howdah_config::include::SitePlaces;
 use howdah_routing::snapshot::Listener;
 use howdah_sys::log::Level;
 use howdah_sys::memory::release_free_memory;
@@ -93,6 +94,14 @@ impl ControlThread {
         mut config: Config,
         trigger: Trigger,
     ) -> Result<(), ApplyError> {
+        let former_places = match trigger {
+            // The configuration is the current one, whose document is gone.
+            Trigger::CertificateFiles => None,
+            Trigger::Start(_) | Trigger::Change { .. } => {
+                let places = SitePlaces::of(&config.document);
+                Some(std::mem::replace(&mut self.pools.places, places))
+            }
+        };
         // Requests need the typed form only, and the tree of values is larger.
         (config.document, config.included) = (Value::Null, Vec::new());
         let generation = match trigger {
@@ -107,7 +116,8 @@ impl ControlThread {
         self.pools.generation = generation.unwrap_or(running);
         let budget = self.pools.set_budget(config.settings.memory);
         let result = self.prepare(&current, &config, &mut prepared, trigger).await;
-        let mut result = result.map_err(ApplyError::NotApplied);
+        let explained = |problem: String| self.pools.places.explain_line(&problem);
+        let mut result = result.map_err(|problem| ApplyError::NotApplied(explained(problem)));
         if let (Ok(()), Some(generation)) = (&result, generation) {
             result = self.store(generation).await.map_err(ApplyError::NotStored);
         }
@@ -123,6 +133,9 @@ impl ControlThread {
             Err(problem) => {
                 self.pools.generation = running;
                 self.pools.set_budget(budget);
+                if let Some(places) = former_places {
+                    self.pools.places = places;
+                }
                 let _ = self.pools.discard();
                 self.names.discard(&current.config);
                 let is_new = |address: &String| {

@@ -86,7 +86,7 @@ pub struct OutPart {
     pub kind: PartKind,
     /// Its name in the configuration.
     pub name: String,
-    /// The file of a site.
+    /// The file of a site, or of the site that an application is of.
     pub file: Option<String>,
     /// State of the part.
     pub extent: Extent,
@@ -112,7 +112,7 @@ impl OutPart {
 impl fmt::Display for OutPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} \"{}\"", self.kind.word(), self.name)?;
-        match &self.file {
+        match self.file.as_ref().filter(|file| !self.reason.contains(*file)) {
             Some(file) => write!(f, " ({file})"),
             None => Ok(()),
         }
@@ -124,7 +124,7 @@ impl fmt::Display for OutPart {
 pub(super) struct Found {
     pub(super) kind: PartKind,
     pub(super) name: String,
-    /// The file of a site.
+    /// The file of a site, or of the site that an application is of.
     pub(super) file: Option<String>,
     pub(super) extent: Extent,
     pub(super) reason: String,

@@ -3,6 +3,7 @@
 
 use std::time::{Instant, SystemTime};
 
+use howdah_config::Certificate;
 use howdah_http::temporary_files;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::clock;
@@ -13,6 +14,7 @@ use howdah_tls::{CertificateInUse, TlsListener, Untimely, UnusableCertificate, V
 
 use super::control_thread::ControlThread;
 use super::out::{Differences, Extent, Found, OutPart, PartKind};
+use crate::check;
 
 impl ControlThread {
     /// Looks for the parts that are out, and logs those that are new and those that are back.
@@ -113,7 +115,21 @@ impl ControlThread {
             let Some(tls) = &listener.tls else { continue };
             let problem = tls.closed_because();
             found.extend(problem.map(|why| Found::out(PartKind::Listener, name, why)));
+            let first = found.len();
             certificates(tls, clock::wall_seconds(), &mut found);
+            let settings = snapshot.config.listeners.iter().find(|one| one.name == *name);
+            let settings = settings.and_then(|listener| Some((listener, listener.tls.as_ref()?)));
+            let Some((listener, settings)) = settings else { continue };
+            for part in found.iter_mut().skip(first) {
+                // Those of the control API and of authorities are no mistake of a site.
+                let of_part = |one: &&Certificate| match one {
+                    Certificate::Files { chain, .. } => chain.to_string_lossy() == *part.name,
+                    Certificate::Stored(_) | Certificate::Managed(_) => false,
+                };
+                let Some(one) = settings.certificates.iter().find(of_part) else { continue };
+                let place = format!("{}{}", check::place(listener), check::part(settings, one));
+                self.place_in_site(part, &place);
+            }
         }
         found.extend(self.stale_tls.iter().filter(|found| is_current(found, &snapshot)).cloned());
         for (place, settings) in snapshot.config.upstream_tls() {
@@ -148,7 +164,13 @@ impl ControlThread {
         for log in snapshot.logs.values() {
             let former = || Some(former_log(log.name(), &log.former_because()?));
             let out = log.problem().map(|why| Found::out(PartKind::Log, log.name(), why));
-            found.extend(out.or_else(former));
+            let Some(mut part) = out.or_else(former) else { continue };
+            let logs = snapshot.config.access_logs().into_iter();
+            let mut places = logs.filter(|(_, log)| log.destination.to_string() == part.name);
+            if let Some((place, _)) = places.next() {
+                self.place_in_site(&mut part, &place);
+            }
+            found.push(part);
         }
         let log = &self.shared.log;
         found.extend(log.problem().map(|why| Found::out(PartKind::Log, log.name(), why)));
@@ -177,6 +199,13 @@ impl ControlThread {
             );
         }
         found
+    }
+
+    /// Puts the file and the key of a site in front of the reason why a part of it is out.
+    fn place_in_site(&self, part: &mut Found, place: &str) {
+        if let Some(reason) = self.pools.places.explain(place, &part.reason) {
+            part.reason = reason;
+        }
     }
 }
 

@@ -30,12 +30,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
+use ::howdah_config::include::SitePlaces;
 use howdah_php_pool::automatic_sizing::shortage::MemoryShortage;
 use howdah_php_pool::queue::{Instance, Queue};
 use howdah_pipeline::thread::Shared;
 use howdah_questions::Status;
 use howdah_sys::log::Level;
 use howdah_sys::process_usage::ProcessUses;
+use howdah_wire::messages::{Problem, ProblemKind};
 use howdah_wire::queue::WorkerId;
 
 use self::application::PooledApplication;
@@ -84,6 +86,8 @@ pub(super) struct Pools {
     is_started: bool,
     /// Number of the current configuration, or of the one that is being applied.
     pub(super) generation: u32,
+    /// Places of the parts of that configuration in the files of sites.
+    pub(super) places: SitePlaces,
     /// Names of the applications without which the start fails.
     pub(super) required: Vec<String>,
     /// Restarts whose outcome is awaited.
@@ -112,6 +116,7 @@ impl Pools {
             preparing: Vec::new(),
             applications: VecDeque::new(),
             generation: 0,
+            places: SitePlaces::default(),
             required: Vec::new(),
             leaving: Vec::new(),
             retired: RetiredInstances::default(),
@@ -225,11 +230,21 @@ impl Pools {
     /// Returns the applications that are out, those with former processes or a former user, those
     /// whose worker script does not work, and those whose processes are all busy for long.
     pub(super) fn out_parts(&self) -> Vec<Found> {
+        let snapshot = self.shared.snapshot.load();
+        // The file of its site is out because of the same directory, and says more.
+        let is_told = |name: &str, problem: &Problem| {
+            let mut out = snapshot.config.left_out.iter();
+            problem.kind == ProblemKind::NoRoot
+                && out.any(|out| out.because_of.is_some() && out.site.as_deref() == Some(name))
+        };
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
+            let file = self.places.file_of_application(name).map(str::to_owned);
             let is_former = app.is_former_because().is_some();
-            if let Some(reason) = app.out_because().filter(|_| !is_former) {
-                return Some(Found::out(PartKind::Application, name, reason.to_string()));
+            let is_untold = |problem: &&Problem| !is_former && !is_told(name, problem);
+            if let Some(reason) = app.out_because().filter(is_untold) {
+                let reason = reason.to_string();
+                return Some(Found { file, ..Found::out(PartKind::Application, name, reason) });
             }
             let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
             let limited = || Some(format!("{FALLS_BACK}: {}", app.falls_back_because()?));
@@ -240,7 +255,7 @@ impl Pools {
                     None => (Extent::Busy, app.busy_because()?),
                 },
             };
-            Some(Found { extent, ..Found::out(PartKind::Application, name, reason) })
+            Some(Found { extent, file, ..Found::out(PartKind::Application, name, reason) })
         };
         self.applications.iter().filter_map(part).collect()
     }

@@ -263,6 +263,7 @@ impl ControlThread {
             Some(file) => LogFile::new(&destination, Some(file)),
             None => {
                 let problem = format!("{place}: {destination} cannot be opened: {error}");
+                let problem = self.pools.places.explain_line(&problem);
                 let is_server = destination.socket().is_some();
                 if !is_server && !trigger.tolerates_new() {
                     return Err(problem);

@@ -21,6 +21,20 @@ use crate::check;
 /// TLS of listeners, by their names.
 pub(super) type TlsListeners = HashMap<String, Arc<TlsListener>>;
 
+/// The TLS of a listener that cannot be used.
+struct Refused {
+    /// The part of `tls` that has the problem, such as `/certificate/1`; empty for the whole.
+    part: String,
+    /// The problem, and the remedy.
+    problem: String,
+}
+
+impl Refused {
+    fn whole(problem: String) -> Refused {
+        Refused { part: String::new(), problem }
+    }
+}
+
 impl ControlThread {
     /// Prepares the TLS of listeners. The error names the listener, the problem and the remedy.
     pub(super) async fn prepare_tls_listeners(
@@ -33,11 +47,15 @@ impl ControlThread {
         for listener in &config.listeners {
             let running = current.listeners.get(&listener.name);
             let running = running.and_then(|running| running.tls.as_ref());
-            let place = |problem: String| format!("{}: {problem}", check::place(listener));
             let before = current.config.listeners.iter().find(|one| one.name == listener.name);
             let before = before.and_then(|before| before.tls.as_ref());
             let made = self.prepare_tls_listener(listener, running, before, trigger).await;
-            if let Some(made) = made.map_err(place)? {
+            let made = made.map_err(|Refused { part, problem }| {
+                let place = check::place(listener);
+                let of_site = self.pools.places.explain(&format!("{place}{part}"), &problem);
+                of_site.unwrap_or_else(|| format!("{place}: {problem}"))
+            });
+            if let Some(made) = made? {
                 listeners.insert(listener.name.clone(), made);
             }
         }
@@ -50,7 +68,7 @@ impl ControlThread {
         running: Option<&Arc<TlsListener>>,
         before: Option<&Tls>,
         trigger: Trigger,
-    ) -> Result<Option<Arc<TlsListener>>, String> {
+    ) -> Result<Option<Arc<TlsListener>>, Refused> {
         let Some(settings) = &listener.tls else { return Ok(None) };
         self.stale_tls.retain(|one| (one.kind, &one.name) != (PartKind::Listener, &listener.name));
         for ca in check::authorities(settings) {
@@ -59,7 +77,7 @@ impl ControlThread {
                 && !trigger.tolerates_new()
                 && before.is_none_or(|before| before.acme != settings.acme)
             {
-                return Err(problem);
+                return Err(Refused::whole(problem));
             }
         }
         let material = self.material(sources(settings)).await;
@@ -78,9 +96,9 @@ impl ControlThread {
                     }
                     return Ok(Some(Arc::clone(running)));
                 }
-                TlsListener::closed(settings, problem)?
+                TlsListener::closed(settings, problem).map_err(Refused::whole)?
             }
-            Err(problem) => return Err(problem),
+            Err(problem) => return Err(Refused::whole(problem)),
         };
         let is_known = |certificate: &Certificate| {
             before.is_some_and(|before| before.certificates.contains(certificate))
@@ -89,7 +107,8 @@ impl ControlThread {
             && let Some(new) =
                 made.unusable().into_iter().find(|unusable| !is_known(&unusable.certificate))
         {
-            return Err(new.problem);
+            let part = check::part(settings, &new.certificate);
+            return Err(Refused { part, problem: new.problem });
         }
         if let Some(running) = running {
             made.take_earlier_of(running);

@@ -11,6 +11,7 @@ use super::*;
 
 mod certificates;
 mod keys;
+mod places;
 
 thread_local! {
     /// The path that the last problem is because of.

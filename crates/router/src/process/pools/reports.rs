@@ -54,7 +54,12 @@ impl Pools {
             }
             FromSupervisor::Troubled { generation, applications } => {
                 self.looked_at = Some(generation);
-                self.on_troubled(&applications);
+                let found = applications.into_iter().map(|(name, problem)| {
+                    let problem = self.placed(&name, problem);
+                    (name, problem)
+                });
+                let found: Vec<_> = found.collect();
+                self.on_troubled(&found);
             }
             FromSupervisor::StaleUsers { is_last, found } => {
                 self.stale_users.extend(found);
@@ -68,7 +73,14 @@ impl Pools {
             FromSupervisor::FilesChecked { application, changed } => {
                 self.file_checks.answered(application, changed);
             }
-            FromSupervisor::Ended { application, problem } => self.on_ended(application, problem),
+            FromSupervisor::Ended { application, problem } => {
+                let name = self.by_number(application).map(|app| app.config.name.clone());
+                let problem = match name {
+                    Some(name) => self.placed(&name, problem),
+                    None => problem,
+                };
+                self.on_ended(application, problem)
+            }
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
             }
@@ -140,6 +152,19 @@ impl Pools {
             link.send(&ToSupervisor::Spawn { application: number })?;
         }
         Ok(())
+    }
+
+    /// Returns the problem of an application of a site with the file and the key of the site in
+    /// place of the key of the application.
+    fn placed(&self, name: &str, problem: Problem) -> Problem {
+        let Problem { kind, key, message } = problem;
+        let is_of_part = !key.is_empty();
+        let found =
+            is_of_part.then(|| self.places.of_application(name, &format!("/{key}"), &message));
+        match found.flatten() {
+            Some((place, message)) => Problem { kind, key: place, message },
+            None => Problem { kind, key, message },
+        }
     }
 
     /// Takes the applications that could not start, or run without their document roots. One that
