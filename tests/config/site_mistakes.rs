@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use crate::site_files::{command, file, with_document, without_sites, write};
 
 /// The wrong keys of a site, the key that is told, and a part of what is told.
-fn mistakes() -> [(Value, &'static str, &'static str); 4] {
+fn mistakes() -> [(Value, &'static str, &'static str); 3] {
     [
         (json!({"user": "no-such-user"}), "/user", "no-such-user"),
         (json!({"php": {"version": "9.9"}}), "/php/version", "PHP 9.9 is not available"),
-        (json!({"https": {"certificate": "/nonexistent.pem"}}), "/https", "/nonexistent.pem"),
         (json!({"logs": {"access": "/nonexistent/log"}}), "/logs/access", "/nonexistent/log"),
     ]
 }
@@ -52,7 +51,7 @@ fn write_bad(site: &Site, wrong: &Value) {
 fn get(server: &Server, name: &str) -> (u16, String) {
     let request = format!("GET / HTTP/1.1\r\nHost: {name}.example\r\nConnection: close\r\n\r\n");
     let response = server.connect().send(request).response();
-    (response.status, response.text().into_owned())
+    (response.status, response.text())
 }
 
 /// Waits until the status has the mistake, and checks that the log has it once.

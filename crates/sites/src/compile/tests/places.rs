@@ -22,7 +22,7 @@ fn a_running_document_leads_to_the_keys_that_it_was_compiled_from() {
     });
     let defaults = json!({
         "listen_https": "127.0.0.1:443",
-        "php": {"version": "8.2", "ini": {"b": "2"}},
+        "php": {"version": "8.2"},
         "limits": {"memory": "64M"},
     });
     let text = json!({"sites": {"a": site}, "defaults": defaults}).to_string();
@@ -36,7 +36,6 @@ fn a_running_document_leads_to_the_keys_that_it_was_compiled_from() {
         ("/applications/a/processes", "/sites/a/php/processes"),
         ("/applications/a/options/extensions", "/sites/a/php/extensions"),
         ("/applications/a/options/admin/a", "/sites/a/php/ini/a"),
-        ("/applications/a/options/admin/b", "/defaults/php/ini/b"),
         ("/applications/a/isolation/limits/cpu", "/sites/a/limits/cpu"),
         ("/applications/a/isolation/limits/memory", "/defaults/limits/memory"),
         ("/applications/a/smtp/limit", "/sites/a/limits/mail"),
