@@ -68,10 +68,11 @@ impl Store {
         }
     }
 
-    /// Returns the reason why the document cannot be applied with the files of sites: the supervisor
-    /// knows the parts of the document only.
-    pub fn explain(&self, problem: &str) -> String {
-        SitePlaces::of(&self.document).explain_line(problem)
+    /// Returns the refusal of the document, which cannot be applied, with the files of sites: the
+    /// supervisor knows the parts of the document only.
+    pub fn not_applied(&self, problem: &str) -> Refusal {
+        let detail = SitePlaces::of(&self.document).explain_line(problem);
+        Refusal::NotApplied { detail }
     }
 
     /// Returns the document as it was sent: sites in place of the parts that were made from them.

@@ -384,8 +384,7 @@ impl Api {
 
     /// Applies a configuration, and restarts applications that it has not changed.
     async fn apply(&self, prepared: Prepared, restart: Restart) -> Result<(), Refusal> {
-        let Prepared { config: _, text, store } = prepared;
-        let store = Arc::new(store);
+        let (text, store) = (prepared.text, Arc::new(prepared.store));
         // The change is sent first.
         let hurry = async {
             if self.changes_waiting.get() > 0 {
@@ -398,9 +397,7 @@ impl Api {
         }
         match outcome {
             ChangeOutcome::Done => Ok(()),
-            ChangeOutcome::NotApplied(detail) => {
-                Err(Refusal::NotApplied { detail: store.explain(&detail) })
-            }
+            ChangeOutcome::NotApplied(detail) => Err(store.not_applied(&detail)),
             ChangeOutcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
             ChangeOutcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
             ChangeOutcome::Upgrading => Err(Refusal::Upgrading),
