@@ -103,7 +103,7 @@ class Dashboard:
             self.day()
         with step("dashboard: five hundred sites"):
             self.many()
-        with step("dashboard: after the log-out the link is worth nothing"):
+        with step("dashboard: after the log-out the link is worth nothing, and the next one logs in"):
             self.log_out()
         with step("dashboard: no server error, no script error, nothing that the policy forbids"):
             self.browser.expect_no_problems()
@@ -349,6 +349,9 @@ class Dashboard:
         self.user.goto("about:blank")
         self.user.goto(self.page.links()[0])
         self.user.get_by_text("the terminal has the next one").wait_for()
+        # The tab is at the page, so that the browser loads nothing.
+        self.user.goto(self.page.links()[-1])
+        self.user.wait_for_selector(".row")
         self.browser.problems[:] = [each for each in self.browser.problems if "403" not in each]
 
 

@@ -119,6 +119,11 @@ function keys() {
   });
 }
 
+// The code of a link.
+function codeOfLink() {
+  return location.hash.match(/^#log-in=([0-9a-f]+)$/)?.[1];
+}
+
 async function start() {
   theme();
   keys();
@@ -126,7 +131,9 @@ async function start() {
     await logOut();
     location.reload();
   });
-  const code = location.hash.match(/^#log-in=([0-9a-f]+)$/)?.[1];
+  // A browser loads nothing for a link that is opened in the tab of the page.
+  window.addEventListener("hashchange", () => { if (codeOfLink()) location.reload(); });
+  const code = codeOfLink();
   let problem = "";
   if (code) {
     // The code does not stay in the history of the browser.
