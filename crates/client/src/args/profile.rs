@@ -21,8 +21,8 @@ says. The wider a function is in the picture, the more time it took with all tha
   howdah profile blog --format folded | grep query  a line for each stack
 
 Requests that begin while the profile is made are in it; make some, if the site has no visitors.
-Other sites are not touched. A function of PHP itself is named if the PHP is
-8.4 or newer; with an older one, its time counts for the script's function around it.
+Other sites are not touched. A function of PHP itself is named if the PHP is 8.4 or newer; with an
+older one, its time counts for the script's function around it.
 
 Exit status: 0 done, 1 refused or failed, or no script ran, 2 mistake in the command line, 3 no
 server answers.")]

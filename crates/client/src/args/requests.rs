@@ -9,8 +9,8 @@ use super::Server;
 #[command(after_help = "\
 The server keeps the last requests in memory (settings.last_requests, 10,000 by default). A line has
 the end of the request (UTC), site, method, target, status, time, the parts of that time in seconds,
-upstream servers, the result of the cache, the processor time and the peak memory of PHP. The values of
-arguments such as token and password are hidden, and those that an access log masks.
+upstream servers, the result of the cache, the processor time and the peak memory of PHP. The values
+of arguments such as token and password are hidden, and those that an access log masks.
 
   queue     waiting for a process               start     waiting for PHP to start
   script    run time of PHP                     upstream  time with other servers
