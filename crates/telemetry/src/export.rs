@@ -1,6 +1,6 @@
 //! Sends spans, message by message, and tries again where OTLP permits it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
@@ -25,7 +25,8 @@ const BATCH_TIME: Duration = Duration::from_secs(1);
 /// Maximum time of an attempt after the connection.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// First pause before another attempt; each further one is twice as long.
+/// Minimum pause before another attempt, and the first one that the server has not asked for; each
+/// further one is twice as long.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum pause that the server has not asked for.
@@ -45,9 +46,11 @@ pub(crate) struct Target {
 /// State that the exporter shares with the receiver of spans.
 pub(crate) struct Shared {
     pub(crate) queue: Queue,
+    /// Number of spans in the message that is being sent.
+    pub(crate) sending: Cell<u64>,
     /// The server; `None` until the supervisor has named it.
     pub(crate) target: RefCell<Option<Rc<Target>>>,
-    /// Notified of another server, and of the end.
+    /// Notified of another server, and of the end; ends the pause before another attempt.
     pub(crate) interrupted: Notify,
     pub(crate) report: Report,
 }
@@ -98,9 +101,11 @@ fn client(route: &TelemetryRoute, file: Option<OwnedFd>) -> Result<AnonymousClie
 pub(crate) async fn run(shared: &Shared) {
     let mut connection = None;
     while let Some((target, spans)) = next_batch(shared).await {
+        shared.sending.set(spans.len() as u64);
         let message = otlp::encode(&target.route.attributes, &spans);
         let is_sent =
             deliver(shared, &target, &mut connection, Bytes::from(message), spans.len()).await;
+        shared.sending.set(0);
         if is_sent {
             shared.report.succeeded(&target.name(), shared.queue.lost());
         }
@@ -116,9 +121,9 @@ async fn next_batch(shared: &Shared) -> Option<(Rc<Target>, Vec<Box<[u8]>>)> {
         let size = target.as_ref().map_or(1, |target| target.route.batch_size.max(1) as usize);
         match target {
             Some(target) if queue.len() > 0 => {
-                if queue.len() < size && !is_finishing {
+                if !queue.fills_message(size) && !is_finishing {
                     let enough = async {
-                        while queue.len() < size && !queue.is_finishing.get() {
+                        while !queue.fills_message(size) && !queue.is_finishing.get() {
                             queue.changed.notified().await;
                         }
                     };
@@ -167,7 +172,7 @@ async fn deliver(
         if is_last {
             return false;
         }
-        let wait = wanted.unwrap_or(pause);
+        let wait = wanted.map_or(pause, |wanted| wanted.max(MIN_PAUSE));
         pause = (2 * pause).min(MAX_PAUSE);
         tokio::select! {
             () = sleep(wait) => {}
@@ -213,8 +218,10 @@ async fn attempt(
     match result {
         Ok(refused) => {
             if let Some((refused, reason)) = refused {
-                shared.queue.lose(u64::try_from(refused).unwrap_or(0));
-                shared.report.partly_refused(&target.name(), refused, &reason);
+                // The number is the server's claim.
+                let refused = u64::try_from(refused).unwrap_or(0).min(shared.sending.get());
+                shared.queue.lose(refused);
+                shared.report.partly_refused(&target.name(), refused, &reason, Instant::now());
             }
             Ok(())
         }

@@ -70,6 +70,7 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
     }
     let shared = Rc::new(Shared {
         queue: Queue::default(),
+        sending: Default::default(),
         target: Default::default(),
         interrupted: Notify::new(),
         report: Report::new(Log::standard_error()?),
@@ -86,7 +87,7 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
                     let target = Target::new(route, files.into_iter().next());
                     shared.target.replace(Some(Rc::new(target)));
                     shared.queue.changed.notify_one();
-                    shared.interrupted.notify_waiters();
+                    shared.interrupted.notify_one();
                 }
                 Some((ToTelemetry::Reopened {}, files)) => {
                     let Some(log) = files.into_iter().next() else { continue };
@@ -110,8 +111,11 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
     }
     shared.queue.is_finishing.set(true);
     shared.queue.changed.notify_one();
-    shared.interrupted.notify_waiters();
-    let _ = tokio::time::timeout(FINISH_TIME, exporter).await;
+    shared.interrupted.notify_one();
+    if tokio::time::timeout(FINISH_TIME, exporter).await.is_err() {
+        shared.queue.lose(shared.sending.get() + shared.queue.len() as u64);
+    }
+    shared.report.ended(shared.queue.lost());
     Ok(())
 }
 

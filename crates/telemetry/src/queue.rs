@@ -44,6 +44,11 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Returns true if the spans fill a message of `max` spans.
+    pub(crate) fn fills_message(&self, max: usize) -> bool {
+        self.len() >= max || self.bytes.get() >= MAX_BATCH_BYTES
+    }
+
     /// Takes the spans of the next message.
     pub(crate) fn take(&self, max: usize) -> Vec<Box<[u8]>> {
         let (mut spans, mut taken, mut bytes) = (self.spans.borrow_mut(), Vec::new(), 0);
@@ -67,7 +72,7 @@ impl Queue {
 
     /// Counts lost spans.
     pub(crate) fn lose(&self, spans: u64) {
-        self.lost.set(self.lost.get() + spans);
+        self.lost.set(self.lost.get().saturating_add(spans));
     }
 
     /// Returns the number of spans that were lost since the start.
@@ -92,10 +97,14 @@ mod tests {
         }
         let kept = MAX_BYTES / (100_000 + SPAN_COST);
         assert_eq!((queue.len(), queue.lost()), (kept, 1000 - kept as u64));
+        assert!(queue.fills_message(1000), "as many bytes as a message may have");
         assert_eq!(queue.take(3).len(), 3);
         assert_eq!(queue.take(1000).len(), MAX_BATCH_BYTES.div_ceil(100_000));
         while !queue.take(1000).is_empty() {}
         assert_eq!((queue.len(), queue.bytes.get()), (0, 0));
+        assert!(!queue.fills_message(1));
+        queue.lose(u64::MAX);
+        assert_eq!(queue.lost(), u64::MAX);
         queue.add(&[1, 2, 3]);
         assert_eq!(queue.len(), 0);
     }

@@ -5,26 +5,28 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 
-/// Minimum time between two lines about a server that still fails.
+/// Minimum time between two lines about failures, and between two about refused spans.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The log, and what it says already.
 #[derive(Debug)]
 pub(crate) struct Report {
     log: Log,
-    /// Time of the last line about a problem; `None` while there is none.
-    failing_since: Cell<Option<Instant>>,
+    /// Time of the last line about a failure.
+    failure_logged_at: Cell<Option<Instant>>,
+    /// The log says that the server takes no spans.
+    is_failing: Cell<bool>,
     /// Number of lost spans that the log knows.
     logged: Cell<u64>,
-    /// The last message with which the server has refused some of the spans.
-    refused: RefCell<Option<String>>,
+    /// The last message with which the server has refused some of the spans, and its time.
+    refused: RefCell<Option<(String, Instant)>>,
 }
 
 impl Report {
     /// Creates the report to a log.
     pub(crate) fn new(log: Log) -> Report {
-        let (failing_since, logged, refused) = Default::default();
-        Report { log, failing_since, logged, refused }
+        let (failure_logged_at, is_failing, logged, refused) = Default::default();
+        Report { log, failure_logged_at, is_failing, logged, refused }
     }
 
     /// Returns the log.
@@ -34,16 +36,13 @@ impl Report {
 
     /// Reports that the server has not taken a message. `lost` is the number of all lost spans.
     pub(crate) fn failed(&self, server: &str, problem: &str, lost: u64, now: Instant) {
-        let is_due = self
-            .failing_since
-            .get()
-            .is_none_or(|last| now.saturating_duration_since(last) >= LINE_INTERVAL);
-        if !is_due {
+        // A server that takes every second message must not fill the log either.
+        if is_recent(self.failure_logged_at.get(), now) {
             return;
         }
-        self.failing_since.set(Some(now));
-        let lost_since = lost.saturating_sub(self.logged.replace(lost));
-        let lost = match lost_since {
+        self.failure_logged_at.set(Some(now));
+        self.is_failing.set(true);
+        let lost = match self.newly_lost(lost) {
             0 => "spans wait for it".to_owned(),
             one => format!("{one} spans are lost"),
         };
@@ -55,21 +54,82 @@ impl Report {
 
     /// Reports that the server has taken a message.
     pub(crate) fn succeeded(&self, server: &str, lost: u64) {
-        if self.failing_since.take().is_none() {
+        if !self.is_failing.replace(false) {
             return;
         }
-        let lost = lost.saturating_sub(self.logged.replace(lost));
+        let lost = self.newly_lost(lost);
         let line = format_args!("telemetry: {server} takes spans again; {lost} more were lost");
         self.log.write(Level::Notice, line);
     }
 
-    /// Reports that the server has refused some spans of a message that it has taken; once for each
-    /// reason. Without refused spans, it is a warning of the server.
-    pub(crate) fn partly_refused(&self, server: &str, refused: i64, reason: &str) {
-        let before = self.refused.replace(Some(reason.to_owned()));
-        if before.as_deref() != Some(reason) {
+    /// Reports that the server has refused some spans of a message that it has taken; a reason that
+    /// is repeated is reported once. Without refused spans, it is a warning of the server.
+    pub(crate) fn partly_refused(&self, server: &str, refused: u64, reason: &str, now: Instant) {
+        let mut last = self.refused.borrow_mut();
+        let is_known =
+            last.as_ref().is_some_and(|(known, at)| known == reason || is_recent(Some(*at), now));
+        if !is_known {
+            *last = Some((reason.to_owned(), now));
             let line = format_args!("telemetry: {server} has refused {refused} spans: {reason}");
             self.log.write(Level::Warn, line);
         }
+    }
+
+    /// Reports spans that are lost with the end of the process.
+    pub(crate) fn ended(&self, lost: u64) {
+        match self.newly_lost(lost) {
+            0 => {}
+            lost => {
+                let line = format_args!(
+                    "telemetry: {lost} spans are lost: the server has not taken them before the \
+                     end of the process (\"settings/telemetry\")"
+                );
+                self.log.write(Level::Warn, line);
+            }
+        }
+    }
+
+    /// Returns the number of lost spans that the log does not know yet.
+    fn newly_lost(&self, lost: u64) -> u64 {
+        lost.saturating_sub(self.logged.replace(lost))
+    }
+}
+
+/// Returns true if the time of a line is less than [`LINE_INTERVAL`] ago.
+fn is_recent(logged_at: Option<Instant>, now: Instant) -> bool {
+    logged_at.is_some_and(|at| now.saturating_duration_since(at) < LINE_INTERVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_every_second_message_does_not_fill_the_log() {
+        let mut file = tempfile::tempfile().unwrap();
+        let report = Report::new(Log::new(File::into(file.try_clone().unwrap())));
+        let start = Instant::now();
+        for message in 0..100 {
+            let now = start + Duration::from_millis(message);
+            report.failed("http://a", "status 500", message, now);
+            report.succeeded("http://a", message);
+            report.partly_refused("http://a", 1, &format!("span {message}"), now);
+        }
+        report.failed("http://a", "status 500", 100, start + LINE_INTERVAL);
+        report.succeeded("http://a", 100);
+        report.ended(101);
+        report.ended(101);
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let count = |part| text.matches(part).count();
+        assert_eq!(count("takes no spans: status 500"), 2, "{text}");
+        assert_eq!(count("takes spans again; 0 more were lost"), 2, "{text}");
+        assert_eq!(count("has refused 1 spans: span"), 1, "{text}");
+        assert_eq!(count("100 spans are lost (\"settings"), 1, "{text}");
+        assert_eq!(count("1 spans are lost: the server has not taken them"), 1, "{text}");
     }
 }
