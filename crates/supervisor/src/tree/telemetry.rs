@@ -93,9 +93,11 @@ impl TelemetryProcess {
 impl Tree {
     /// Starts, configures and ends the telemetry process, as the document wants it.
     pub(super) fn advance_telemetry(&mut self, now: Instant) {
-        for (pid, deadline) in &self.telemetry.ending {
+        for (pid, deadline) in &mut self.telemetry.ending {
             if *deadline <= now {
                 let _ = signals::send(*pid, signals::SIGKILL);
+                // The event loop must not run until the process is gone.
+                *deadline = now + FINISH_TIMEOUT;
             }
         }
         if self.shutdown.is_some() {
