@@ -25,9 +25,8 @@ use std::time::Duration;
 use howdah_config::Defaults;
 use howdah_sys::log::Log;
 use howdah_sys::packets::{Packets, from_memory};
-use howdah_sys::process;
-use howdah_sys::sandbox::landlock::Domain;
-use howdah_sys::sandbox::router_calls::ROUTER;
+use howdah_sys::sandbox::unprivileged;
+use howdah_sys::{event_loop, process};
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{FromControl, ToControl};
 use tokio::sync::Notify;
@@ -46,23 +45,7 @@ const IDLE_TIME_WITHOUT_SOCKET: Duration = Duration::from_secs(1);
 
 /// Runs the control process on the socket that the supervisor has passed. Returns the exit status.
 pub fn run(socket: OwnedFd) -> u8 {
-    howdah_sys::signals::ignore_pipe();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default());
-    let served = runtime.and_then(|runtime| {
-        let served = runtime.block_on(serve(socket));
-        // The process does not wait for the helper threads.
-        runtime.shutdown_background();
-        served
-    });
-    match served {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("howdah: control process: {error}");
-            1
-        }
-    }
+    event_loop::run("control process", serve(socket))
 }
 
 async fn serve(socket: OwnedFd) -> std::io::Result<()> {
@@ -91,7 +74,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         ));
     };
     if sandbox {
-        restrict();
+        unprivileged::enter(&[]);
     }
     let log = Arc::new(Log::passed(log));
     let document = from_memory(next(), MAX_TEXT)?;
@@ -214,17 +197,4 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
             () = activity.idle(idle_time) => return Ok(()),
         }
     }
-}
-
-/// Gives up access to files, and all system calls but those of the router. Must be called before
-/// there is a second thread. Restrictions that the kernel lacks are logged by the router.
-fn restrict() {
-    let nothing = Domain {
-        files: Some(Vec::new()),
-        no_device_ioctl: true,
-        no_bind_tcp: true,
-        no_abstract_sockets: true,
-    };
-    let _ = nothing.enter();
-    let _ = ROUTER.install();
 }

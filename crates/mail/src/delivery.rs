@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use howdah_dns as names;
 use howdah_sendmail::address::Address;
 use howdah_sendmail::lines::Encoder;
 use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};
-use howdah_tls::{AnonymousClient, authorities};
+use howdah_tls::AnonymousClient;
 use howdah_wire::messages::{FromMail, FromSendmail, MailRoute, MailTls, ToSendmail};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;
@@ -329,15 +328,7 @@ async fn greeted(
 ) -> Result<Session, Unusable> {
     let resolver: Vec<SocketAddr> =
         route.resolver.iter().filter_map(|address| address.parse().ok()).collect();
-    let addresses = match names::addresses(&route.host, &resolver).await {
-        // Containers may lack the file that has this name.
-        Err(_) if route.host == "localhost" => {
-            vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]
-        }
-        found => {
-            found.map_err(|problem| Unusable::Name(format!("the name is not known: {problem}")))?
-        }
-    };
+    let addresses = names::addresses(&route.host, &resolver).await.map_err(Unusable::Name)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
         let stream = match TcpStream::connect(SocketAddr::new(address, route.port)).await {
@@ -367,25 +358,13 @@ fn tls(
 ) -> Result<AnonymousClient, Failure> {
     let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
     if let Some(path) = &route.authorities {
-        let unusable = |problem: &str| {
-            unusable(format!("\"authorities\" in {}: {path}: {problem}", key(route)))
-        };
-        let file = file.ok_or_else(|| unusable("cannot be read; see the server's log"))?;
-        let (mut file, mut text) = (File::from(file), Vec::new());
-        let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
-        read.map_err(|error| unusable(&error.to_string()))?;
-        return AnonymousClient::trusting(&text, Path::new(path))
-            .map_err(|problem| unusable(&problem));
+        return AnonymousClient::of_file(path, file)
+            .map_err(|problem| unusable(format!("\"authorities\" in {}: {problem}", key(route))));
     }
     if let Some(client) = &*shared.tls.borrow() {
         return Ok(client.clone());
     }
-    let path = authorities::system_file();
-    let text = std::fs::read(path).map_err(|error| {
-        unusable(authorities::unreadable(&path.display().to_string(), &error.to_string()))
-    })?;
-    let client = AnonymousClient::system(&text)
-        .map_err(|problem| unusable(format!("{}: {problem}", path.display())))?;
+    let client = AnonymousClient::of_system().map_err(unusable)?;
     Ok(shared.tls.borrow_mut().insert(client).clone())
 }
 

@@ -5,9 +5,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use howdah_sys::sandbox::landlock::{Access, Domain, Grant};
-use howdah_sys::sandbox::router_calls::ROUTER;
-use howdah_sys::signals;
+use howdah_sys::event_loop;
+use howdah_sys::sandbox::unprivileged;
 use howdah_wire::messages::{FromMail, ToMail};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc::unbounded_channel;
@@ -18,39 +17,9 @@ use crate::socket::Socket;
 /// Time without submissions after which the process ends.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// Files that the process opens itself.
-const FILES: &[&str] = &[
-    // Names of mail servers.
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/NetworkManager",
-    // The system's authorities.
-    "/etc/ssl/certs",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust/extracted",
-    "/usr/share/ca-certificates",
-    "/var/lib/ca-certificates",
-    // Names of functions in a report of a panic.
-    "/proc/self/exe",
-];
-
 /// Runs the process on the socket that the supervisor has passed. Returns the exit status.
 pub fn run(socket: OwnedFd) -> u8 {
-    signals::ignore_pipe();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default());
-    match runtime.and_then(|runtime| runtime.block_on(serve(socket, IDLE_TIME))) {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("howdah: mail process: {error}");
-            1
-        }
-    }
+    event_loop::run("mail process", serve(socket, IDLE_TIME))
 }
 
 async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
@@ -60,7 +29,7 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
         return Err(io::Error::other("the supervisor's first message is not Hello"));
     };
     if sandbox {
-        restrict();
+        unprivileged::enter(unprivileged::FILES_OF_CLIENTS);
     }
     let supervisor = Some(Rc::clone(&socket));
     let shared = Rc::new(Shared { host, supervisor, ..Shared::default() });
@@ -115,21 +84,6 @@ fn sender(end: OwnedFd) -> io::Result<Sender> {
     let flags = rustix::fs::fcntl_getfl(&end)?;
     rustix::fs::fcntl_setfl(&end, flags | rustix::fs::OFlags::NONBLOCK)?;
     Sender::from_owned_fd(end)
-}
-
-/// Gives up access to files that are not needed, and all system calls but those of the router. Must
-/// be called before there is a second thread. Restrictions that the kernel lacks are logged by the
-/// router.
-fn restrict() {
-    let files = FILES.iter().filter_map(|path| Grant::open(path, Access::Open).ok());
-    let domain = Domain {
-        files: Some(files.collect()),
-        no_device_ioctl: true,
-        no_bind_tcp: true,
-        no_abstract_sockets: true,
-    };
-    let _ = domain.enter();
-    let _ = ROUTER.install();
 }
 
 #[cfg(test)]

@@ -66,25 +66,5 @@ pub use self::spec::{spec, tls_sources};
 
 /// Runs the router on the supervisor's socket. Returns the exit status.
 pub fn run(socket: OwnedFd) -> u8 {
-    howdah_sys::signals::ignore_pipe();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default());
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("howdah: cannot start the router: {error}");
-            return 1;
-        }
-    };
-    let served = runtime.block_on(start::serve(socket));
-    // A helper thread may wait for a disk that does not answer.
-    runtime.shutdown_background();
-    match served {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("howdah: router: {error}");
-            1
-        }
-    }
+    howdah_sys::event_loop::run("router", start::serve(socket))
 }

@@ -27,8 +27,8 @@
 //! - [`plain`]: error messages without numbers; [`full_disk`]: remedies for errors of writing.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
-//! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router
-//!   and the control process (a feature, so that the other processes do not link tokio).
+//! - `event_loop`, `reactor`, `packets`: tokio's event loop, and descriptors and packet sockets in it
+//!   (a feature, so that prototypes and workers do not link tokio).
 //! - [`output`]: printing without a panic if the reader is gone.
 //! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
@@ -43,6 +43,8 @@ pub mod credentials;
 pub mod directory;
 #[allow(unsafe_code)]
 pub mod environment;
+#[cfg(feature = "reactor")]
+pub mod event_loop;
 pub mod full_disk;
 #[allow(unsafe_code)]
 pub mod futex;

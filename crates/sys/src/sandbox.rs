@@ -5,6 +5,7 @@
 //! - [`seccomp`]: filters of system calls, see seccomp(2).
 //! - [`paths`]: resolving paths with their symbolic links.
 //! - [`router_calls`]: the system calls of the router, each with its reason.
+//! - [`unprivileged`]: the sandbox of the control, mail and telemetry processes.
 //!
 //! No restriction can be undone. A process without `CAP_SYS_ADMIN` must have set `no_new_privs`
 //! before. Some kernels lack one of them; the callers handle that.
@@ -18,3 +19,4 @@ pub mod seccomp;
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests;
+pub mod unprivileged;

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -157,15 +157,7 @@ impl Connection {
 async fn connect(route: &TelemetryRoute) -> Result<TcpStream, Failure> {
     let servers: Vec<SocketAddr> =
         route.resolver.iter().filter_map(|address| address.parse().ok()).collect();
-    let addresses = match names::addresses(&route.host, &servers).await {
-        // Containers may lack the file that has this name.
-        Err(_) if route.host == "localhost" => {
-            vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]
-        }
-        found => found.map_err(|problem| {
-            Failure::temporary(format_args!("the name is not known: {problem}"))
-        })?,
-    };
+    let addresses = names::addresses(&route.host, &servers).await.map_err(Failure::temporary)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect(SocketAddr::new(address, route.port)).await {

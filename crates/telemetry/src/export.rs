@@ -1,15 +1,12 @@
 //! Sends spans, message by message, and tries again where OTLP permits it.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
-use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_tls::{AnonymousClient, authorities};
+use howdah_tls::AnonymousClient;
 use howdah_wire::messages::TelemetryRoute;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -60,7 +57,12 @@ impl Target {
     pub(crate) fn new(route: TelemetryRoute, authorities: Option<OwnedFd>) -> Target {
         let tls = if route.is_tls {
             let protocol: &[u8] = if route.is_grpc { b"h2" } else { b"http/1.1" };
-            client(&route, authorities).map(|client| Some(client.speaking(protocol)))
+            let client = match &route.authorities {
+                Some(path) => AnonymousClient::of_file(path, authorities)
+                    .map_err(|problem| format!("\"authorities\": {problem}")),
+                None => AnonymousClient::of_system(),
+            };
+            client.map(|client| Some(client.speaking(protocol)))
         } else {
             Ok(None)
         };
@@ -77,24 +79,6 @@ impl Target {
             format!("{scheme}://{host}:{port}")
         }
     }
-}
-
-/// Returns the client of TLS with the authorities of the system, or of the file.
-fn client(route: &TelemetryRoute, file: Option<OwnedFd>) -> Result<AnonymousClient, String> {
-    if let Some(path) = &route.authorities {
-        let unusable = |problem: &str| format!("\"authorities\": {path}: {problem}");
-        let file = file.ok_or_else(|| unusable("cannot be read; see the server's log"))?;
-        let (mut file, mut text) = (File::from(file), Vec::new());
-        let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
-        read.map_err(|error| unusable(&error.to_string()))?;
-        return AnonymousClient::trusting(&text, Path::new(path))
-            .map_err(|problem| unusable(&problem));
-    }
-    let path = authorities::system_file();
-    let text = std::fs::read(path).map_err(|error| {
-        authorities::unreadable(&path.display().to_string(), &error.to_string())
-    })?;
-    AnonymousClient::system(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 /// Sends spans until no more follow and all are sent, or lost.

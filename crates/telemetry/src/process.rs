@@ -6,9 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use howdah_sys::log::Log;
-use howdah_sys::sandbox::landlock::{Access, Domain, Grant};
-use howdah_sys::sandbox::router_calls::ROUTER;
-use howdah_sys::{process, signals};
+use howdah_sys::sandbox::unprivileged;
+use howdah_sys::{event_loop, process};
 use howdah_wire::messages::ToTelemetry;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -21,40 +20,9 @@ use crate::socket::Socket;
 /// Maximum time for the last spans.
 const FINISH_TIME: Duration = Duration::from_secs(2);
 
-/// Files that the process opens itself.
-const FILES: &[&str] = &[
-    // Names of servers.
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/NetworkManager",
-    // The system's authorities.
-    "/etc/ssl/certs",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust/extracted",
-    "/usr/share/ca-certificates",
-    "/var/lib/ca-certificates",
-    // Names of functions in a report of a panic.
-    "/proc/self/exe",
-];
-
 /// Runs the process on the socket that the supervisor has passed. Returns the exit status.
 pub fn run(socket: OwnedFd) -> u8 {
-    signals::ignore_pipe();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default());
-    let serving = || -> io::Result<()> { runtime?.block_on(serve(socket)) };
-    match serving() {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("howdah: telemetry process: {error}");
-            1
-        }
-    }
+    event_loop::run("telemetry process", serve(socket))
 }
 
 async fn serve(socket: OwnedFd) -> io::Result<()> {
@@ -66,7 +34,7 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
     let spans = descriptors.into_iter().next();
     let spans = Socket::new(spans.ok_or_else(|| io::Error::other("there is no socket of spans"))?)?;
     if sandbox {
-        restrict();
+        unprivileged::enter(unprivileged::FILES_OF_CLIENTS);
     }
     let shared = Rc::new(Shared {
         queue: Queue::default(),
@@ -117,19 +85,4 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
     }
     shared.report.ended(shared.queue.lost());
     Ok(())
-}
-
-/// Gives up access to files that are not needed, and all system calls but those of the router. Must
-/// be called before there is a second thread. Restrictions that the kernel lacks are logged by the
-/// router.
-fn restrict() {
-    let files = FILES.iter().filter_map(|path| Grant::open(path, Access::Open).ok());
-    let domain = Domain {
-        files: Some(files.collect()),
-        no_device_ioctl: true,
-        no_bind_tcp: true,
-        no_abstract_sockets: true,
-    };
-    let _ = domain.enter();
-    let _ = ROUTER.install();
 }

@@ -2,6 +2,9 @@
 //! system or of a file.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,16 +27,26 @@ pub struct AnonymousClient {
 }
 
 impl AnonymousClient {
-    /// Builds a client that trusts the authorities of the system. `text` is that of the system's
-    /// file.
-    pub fn system(text: &[u8]) -> Result<Self, String> {
-        AnonymousClient::new(authorities::system(text)?, authorities::system_file())
+    /// Builds a client that trusts the authorities of the system.
+    pub fn of_system() -> Result<Self, String> {
+        let path = authorities::system_file();
+        let shown = path.display();
+        let text = std::fs::read(path)
+            .map_err(|error| authorities::unreadable(&shown.to_string(), &error.to_string()))?;
+        let roots = authorities::system(&text).map_err(|problem| format!("{shown}: {problem}"))?;
+        AnonymousClient::new(roots, path)
     }
 
-    /// Builds a client that trusts the authorities of a configured file. `text` is that of the file
-    /// `path`.
-    pub fn trusting(text: &[u8], path: &Path) -> Result<Self, String> {
-        AnonymousClient::new(authorities::users(authorities::certificates(text)?)?, path)
+    /// Builds a client that trusts the authorities of a configured file, which the supervisor has
+    /// opened, or has failed to open and has logged it.
+    pub fn of_file(path: &str, file: Option<OwnedFd>) -> Result<Self, String> {
+        let unusable = |problem: &str| format!("{path}: {problem}");
+        let file = file.ok_or_else(|| unusable("cannot be read; see the server's log"))?;
+        let (mut file, mut text) = (File::from(file), Vec::new());
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
+        read.map_err(|error| unusable(&error.to_string()))?;
+        let roots = authorities::certificates(&text).and_then(authorities::users);
+        AnonymousClient::new(roots.map_err(|problem| unusable(&problem))?, Path::new(path))
     }
 
     /// Returns the client with a protocol that it offers in the handshake (ALPN).
