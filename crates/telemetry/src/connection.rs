@@ -34,6 +34,9 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Maximum size of a response's fields.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
+/// Minimum pause that a server can ask for: 0 would be attempts without end.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// Maximum pause that a server can ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -232,7 +235,7 @@ async fn post(
 /// Reads `Retry-After` in seconds. A date counts as none.
 fn retry_after(fields: &HeaderMap) -> Option<Duration> {
     let seconds = fields.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+    Some(Duration::from_secs(seconds).clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER))
 }
 
 /// Sends a message as a call of gRPC.
@@ -313,7 +316,7 @@ fn grpc_result(fields: &HeaderMap, answer: &[u8]) -> Result<Refused, Failure> {
         .and_then(|text| base64::decode(text.as_bytes()))
         .and_then(|bytes| RpcStatus::decode(&bytes[..]).ok());
     let pause = details.as_ref().and_then(RpcStatus::retry_delay);
-    let pause = pause.map(|pause| pause.min(MAX_RETRY_AFTER));
+    let pause = pause.map(|pause| pause.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER));
     let message = otlp::shown(text("grpc-message").unwrap_or_default());
     let problem = match message.as_str() {
         "" => format!("grpc-status {code}"),
@@ -360,6 +363,7 @@ mod tests {
         let pause = |value| retry_after(&fields(&[("retry-after", value)]));
         assert_eq!(pause("7"), Some(Duration::from_secs(7)));
         assert_eq!(pause("99999"), Some(MAX_RETRY_AFTER));
+        assert_eq!(pause("0"), Some(MIN_RETRY_AFTER));
         for none in ["-1", "soon", "99999999999999999999", ""] {
             assert_eq!(pause(none), None, "{none}");
         }

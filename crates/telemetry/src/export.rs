@@ -22,8 +22,7 @@ const BATCH_TIME: Duration = Duration::from_secs(1);
 /// Maximum time of an attempt after the connection.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Minimum pause before another attempt, and the first one that the server has not asked for; each
-/// further one is twice as long.
+/// First pause before another attempt; each further one is twice as long.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum pause that the server has not asked for.
@@ -156,7 +155,7 @@ async fn deliver(
         if is_last {
             return false;
         }
-        let wait = wanted.map_or(pause, |wanted| wanted.max(MIN_PAUSE));
+        let wait = wanted.unwrap_or(pause);
         pause = (2 * pause).min(MAX_PAUSE);
         tokio::select! {
             () = sleep(wait) => {}
