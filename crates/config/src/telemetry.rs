@@ -1,4 +1,4 @@
-//! `telemetry` of the settings: traces and metrics for a server of OpenTelemetry.
+//! `telemetry` of the settings: traces for a server of OpenTelemetry.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,6 +81,13 @@ const SERVICE_NAME: &str = "howdah";
 /// Path of traces on a server of OTLP.
 const TRACES_PATH: &str = "/v1/traces";
 
+/// Maximum length of all texts in bytes: the process that sends spans gets them in one message of
+/// 128 KiB.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Bytes that a text takes in addition to its own.
+const TEXT_COST: usize = 8;
+
 /// Maximum of `slow` in seconds.
 const MAX_SLOW: f64 = (i32::MAX / 1000) as f64;
 
@@ -147,6 +154,7 @@ impl Telemetry {
             parent: object.switch("parent")?,
         };
         check_authorities(&object, &telemetry)?;
+        check_length(node, &telemetry)?;
         object.end()?;
         Ok(telemetry)
     }
@@ -156,6 +164,18 @@ fn check_authorities(object: &Object<'_>, telemetry: &Telemetry) -> Result<(), E
     match object.optional("authorities").filter(|_| !telemetry.endpoint.is_tls) {
         Some(node) => Err(node.invalid("needs an \"endpoint\" that begins with https://")),
         None => Ok(()),
+    }
+}
+
+fn check_length(node: &Node<'_>, telemetry: &Telemetry) -> Result<(), Error> {
+    let Telemetry { endpoint, service_name, attributes, headers, .. } = telemetry;
+    let pairs = attributes.iter().chain(headers).flat_map(|(name, value)| [name, value]);
+    let texts = pairs.chain([&endpoint.host, &endpoint.path, service_name]);
+    let bytes: usize = texts.map(|text| text.len() + TEXT_COST).sum();
+    if bytes <= MAX_BYTES {
+        Ok(())
+    } else {
+        Err(node.invalid(format_args!("must have at most {} KiB of text", MAX_BYTES >> 10)))
     }
 }
 
@@ -341,6 +361,7 @@ mod tests {
             ("headers", json!({"a b": "x"}), "/settings/telemetry/headers/a b: "),
             ("headers", json!({"a": "x\r\ny: z"}), "visible ASCII"),
             ("authorities", json!("/ca.pem"), "https://"),
+            ("headers", json!({"a": "x".repeat(64 << 10)}), "at most 64 KiB"),
             ("slow", json!(-1), "/settings/telemetry/slow: "),
             ("sample_ratio", json!(1), "sampling_ratio"),
         ] {
