@@ -3,9 +3,10 @@
  * standard error, where the router finds them after a mark and adds them to the record of the crash.
  *
  * The handler runs on a stack of its own, since an endless recursion has used up the other one. It takes no
- * memory and no lock: the process may have crashed within malloc(). It reads the calls of PHP from memory that
- * may be damaged, so lengths are limited, and a second fault ends the reading with what there is by then. In the end the
- * process gets the signal again without a handler: exit status and core file are as without a report.
+ * memory and no lock itself: the process may have crashed within malloc(). It reads the calls of PHP from memory
+ * that may be damaged, so lengths and numbers are limited, and a second fault ends the reading with what there is by
+ * then. A report that waits, for a lock of the loader for example, is given up. In the end the process gets the
+ * signal again without a handler: exit status and core file are as without a report.
  */
 #include "internal.h"
 
@@ -20,6 +21,7 @@ static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 #define MAX_CALLS 32
 #define MAX_NAME 256
 #define MAX_FRAMES 32
+#define MAX_SECONDS 5
 #define STACK_BYTES (64 * 1024)
 
 /* Known to the router (crates/php-pool, crash_report.rs). */
@@ -27,6 +29,9 @@ static const char mark[] = "\036howdah crash\n";
 
 static char stack[STACK_BYTES];
 static pid_t process;
+
+/* The signal that the report is about. */
+static volatile sig_atomic_t crash;
 
 /* The report so far. */
 static char text[8192];
@@ -65,8 +70,10 @@ static void add_string(const zend_string *string)
 static void add_calls(void)
 {
     const zend_execute_data *call = EG(current_execute_data);
+    unsigned number = 0;
 
-    for (unsigned number = 0; call && number < MAX_CALLS; call = call->prev_execute_data) {
+    /* All frames are counted: those of damaged memory may be a circle without a function. */
+    for (unsigned frame = 0; call && frame < MAX_CALLS; frame++, call = call->prev_execute_data) {
         const zend_function *function = call->func;
 
         if (!function) {
@@ -125,16 +132,46 @@ static void set_handler(int signal, const struct sigaction *action)
     sigaction(signal, action, NULL);
 }
 
+static void die_by_default(void)
+{
+    const struct sigaction none = {.sa_handler = SIG_DFL};
+
+    for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++) {
+        set_handler(crashes[i], &none);
+    }
+}
+
+static void on_alarm(int signal)
+{
+    die_by_default();
+    raise(crash);
+}
+
+/* Ends a report that waits: for a lock that is held, or for a reader of its text. */
+static void limit_time(void)
+{
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_ONSTACK};
+    sigset_t alarms;
+
+    set_handler(SIGALRM, &action);
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+    alarm(MAX_SECONDS);
+}
+
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
     struct sigaction second = {.sa_handler = on_second_fault, .sa_flags = SA_ONSTACK | SA_NODEFER};
-    const struct sigaction none = {.sa_handler = SIG_DFL};
     void *frames[MAX_FRAMES];
 
     /* A process that a script has forked is no worker. */
     if (process == getpid()) {
-        set_handler(SIGSEGV, &second);
-        set_handler(SIGBUS, &second);
+        crash = signal;
+        limit_time();
+        for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++) {
+            set_handler(crashes[i], &second);
+        }
         length = 0;
         ADD(mark);
         ADD("signal ");
@@ -150,9 +187,7 @@ static void on_crash(int signal, siginfo_t *info, void *context)
             backtrace_symbols_fd(frames, backtrace(frames, MAX_FRAMES), STDERR_FILENO);
         }
     }
-    for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++) {
-        set_handler(crashes[i], &none);
-    }
+    die_by_default();
     /* What has caused a fault does so again; a signal that was sent is sent again. */
     if (info->si_code <= 0) {
         raise(signal);
