@@ -19,6 +19,7 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::disk::DiskError;
+use super::logs::unopened_because;
 use super::tls::TlsListeners;
 use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT, StartPolicy, Trigger};
 use crate::geo_databases;
@@ -272,7 +273,7 @@ impl ControlThread {
                     let problem = format_args!("{problem}; lines wait until it can be reached");
                     self.shared.log.write(Level::Error, problem);
                 }
-                LogFile::unopened(&destination, format!("it cannot be opened: {error}"))
+                LogFile::unopened(&destination, unopened_because(error))
             }
         };
         prepared.logs.insert(destination, Arc::new(file));
