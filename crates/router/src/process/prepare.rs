@@ -112,9 +112,14 @@ impl ControlThread {
         }
         let logs = self.open_access_logs(current, config, prepared)?;
         let caches = self.ask_for_cache_files(current, config)?;
+        self.site_logs.prepare(&config.error_logs).map_err(text)?;
         prepared.closed = Some(BTreeMap::new());
-        self.wait_until_prepared(Awaited { sockets, logs, caches }, config, prepared, trigger)
-            .await?;
+        let awaited = Awaited { sockets, logs, caches };
+        let result = self.wait_until_prepared(awaited, config, prepared, trigger).await;
+        if result.is_err() {
+            self.site_logs.follow(&current.config.error_logs).map_err(text)?;
+        }
+        result?;
         // No listener could be reached, and no administrator would notice.
         let closed = prepared.closed.iter().flatten();
         match trigger {
@@ -357,7 +362,7 @@ impl ControlThread {
                     (self.pools.is_preparing()?, started_at + limit)
                 }
             };
-            if !is_preparing && awaited.is_empty() {
+            if !is_preparing && awaited.is_empty() && !self.site_logs.is_preparing() {
                 return Ok(());
             }
             let now = Instant::now();

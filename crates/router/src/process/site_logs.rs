@@ -1,7 +1,8 @@
 //! Logs of sites (`error_logs`): opened by the supervisor, and again after log rotation.
 //!
-//! Until its file is open, the records about a site are in the server's log; while a file cannot be
-//! opened again, its former one stays in use.
+//! A configuration is in use when the supervisor has answered about its new logs. The records about a
+//! site whose log cannot be opened are in the server's log; while a file cannot be opened again, its
+//! former one stays in use.
 
 use std::collections::HashMap;
 use std::io;
@@ -55,6 +56,13 @@ impl SiteLogFiles {
         named.clone_into(&mut self.named);
         let is_named = |path: &str| named.iter().any(|log| log.path.to_string_lossy() == path);
         self.files.retain(|path, _| is_named(path));
+        self.prepare(named)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Asks for the logs of a configuration that are new, before it is in use.
+    pub(super) fn prepare(&mut self, named: &[ErrorLog]) -> io::Result<()> {
         for log in named {
             let path = log.path.to_string_lossy();
             if !self.files.contains_key(&*path) {
@@ -62,8 +70,13 @@ impl SiteLogFiles {
                 self.ask(&path)?;
             }
         }
-        self.publish();
         Ok(())
+    }
+
+    /// Returns true while the supervisor has not answered about a new log.
+    pub(super) fn is_preparing(&self) -> bool {
+        let is_new = |file: &File| file.log.is_none() && file.failed.is_none();
+        self.files.values().any(|file| file.is_opening && is_new(file))
     }
 
     /// Asks for all files again, after log rotation.
