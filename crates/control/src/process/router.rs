@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,12 +11,15 @@ use howdah_questions::Question;
 use howdah_sys::packets::{Packets, from_memory};
 use howdah_wire::messages::{FromRouter, MAX_MESSAGE, ToRouter};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::limits::{MAX_ANSWER, ROUTER_ENDED};
 
 /// Time within which the router answers. Only a restart and a profile take longer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time after which a question is sent again to a router whose socket was full.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The text of an answer, if it has one. `Err` is the error of the router.
 type RouterAnswer = Result<Option<OwnedFd>, String>;
@@ -126,7 +130,13 @@ impl Router {
         let packets = Rc::clone(&self.packets.borrow());
         self.waiting.borrow_mut().insert(number, done);
         let _asked = Asked { waiting: &self.waiting, packets: &packets, number };
-        packets.send(&packet, &[]).map_err(|error| error.to_string())?;
+        // A router that reads nothing, because it hangs or was taken over, must not stop this process.
+        while let Err(error) = packets.try_send(&packet, &[]) {
+            if error.kind() != ErrorKind::WouldBlock {
+                return Err(error.to_string());
+            }
+            sleep(FULL_PAUSE).await;
+        }
         let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
             return Ok(None);
         };
