@@ -1,5 +1,7 @@
 //! The socket on which users of sites ask about their own sites, in the hands of a hostile script.
 
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,6 +171,23 @@ fn a_flood_of_one_user_holds_up_neither_others_nor_administrators() {
         eventually("the user is answered again", || {
             (asked.ask(HOSTILE, "GET", "/status", "").0 == 200).then_some(())
         });
+    });
+}
+
+#[test]
+fn who_has_no_site_takes_no_connections_of_others() {
+    contained("site_users::who_has_no_site_takes_no_connections_of_others", |world| {
+        let asked = Asked::serve(Plan::new(world).user_for_each());
+        // Refused before it has sent a request. The test is root, who has no site; as a user with ids
+        // of a namespace, it could be thousands of such users.
+        let mut held: Vec<_> =
+            (0..50).map(|_| UnixStream::connect(&asked.socket).unwrap()).collect();
+        for connection in &mut held {
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains("HTTP/1.1 403") && answer.contains("No site"), "{answer}");
+        }
+        assert_eq!(asked.ask(HOSTILE, "GET", "/status", "").0, 200);
     });
 }
 

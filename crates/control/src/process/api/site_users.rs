@@ -4,7 +4,8 @@
 //! user has connected (`SO_PEERCRED`); [`OwnSites`] says what that user may ask. So that nobody holds
 //! up administrators, other users or visitors,
 //!
-//! 1. a user has few connections, each for a short time ([`Slots`]);
+//! 1. a user has few connections, each for a short time ([`Slots`]), and none without a site: who may
+//!    map user ids into a namespace has thousands of users;
 //! 2. a user's questions are answered one after the other, and those of all users in turn, with a
 //!    pause between them ([`PAUSE`]);
 //! 3. the status is asked for once for all who ask at the same time;
@@ -53,7 +54,7 @@ const STATUS_AGE: Duration = Duration::from_millis(250);
 /// Time after which the users that applications name are looked up again.
 const OWNERS_AGE: Duration = Duration::from_secs(30);
 
-/// Time between two attempts to look them up.
+/// Time from a failure to look them up to the next attempt.
 const OWNERS_PAUSE: Duration = Duration::from_secs(2);
 
 /// Maximum time for a head or a body to arrive, between two requests, and between two writes.
@@ -87,8 +88,16 @@ pub struct SiteUsers {
 /// The sites of each user, as of a document.
 struct Owners {
     store: Arc<Store>,
-    at: Instant,
-    sites: BTreeMap<u32, Rc<OwnSites>>,
+    /// Time of the next look.
+    due: Instant,
+    /// Error: the reason why they are not known.
+    sites: Result<BTreeMap<u32, Rc<OwnSites>>, String>,
+}
+
+impl Owners {
+    fn of(&self, user: u32) -> Result<Option<Rc<OwnSites>>, String> {
+        self.sites.as_ref().map(|sites| sites.get(&user).cloned()).map_err(String::clone)
+    }
 }
 
 impl SiteUsers {
@@ -135,7 +144,14 @@ impl SiteUsers {
             let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
             match self.slots.enter(user) {
                 Some(slot) => self.serve(stream, slot),
-                None => refuse(stream),
+                None => refuse(
+                    stream,
+                    Refusal::TooMuchAtOnce {
+                        detail: "this user, or all users together, have too many connections to \
+                                 this socket"
+                            .to_owned(),
+                    },
+                ),
             }
             count = count.wrapping_add(1);
             if count.is_multiple_of(ACCEPTED_AT_ONCE) {
@@ -149,7 +165,14 @@ impl SiteUsers {
         tokio::task::spawn_local(async move {
             let info = Arc::new(ConnectionInfo::default());
             let client = Client { users: &users, slot: &slot };
-            let work = h1::serve(stream, info, &client, Drain::new().register());
+            let work = async {
+                match users.own_sites(slot.user()).await {
+                    Ok(None) => refuse(stream, Refusal::NoOwnSite),
+                    Ok(Some(_)) | Err(_) => {
+                        h1::serve(stream, info, &client, Drain::new().register()).await;
+                    }
+                }
+            };
             tokio::select! {
                 biased;
                 () = users.stopped.notified() => {}
@@ -175,12 +198,13 @@ impl SiteUsers {
             Ok(question) => question,
             Err(refusal) => return refusal.into(),
         };
+        let one_at_a_time = slot.turn().await;
+        self.wait_for_turn().await;
         if let Question::Profile(order) = &question {
+            drop(one_at_a_time); // other questions are answered during a profile
             let time = Duration::from_secs(order.seconds.into());
             return self.answer_profile(exchange, slot.user(), &question, time).await;
         }
-        let _one_at_a_time = slot.turn().await;
-        self.wait_for_turn().await;
         let answer = match question {
             Question::Status => self.status().await.and_then(|status| {
                 let status = own.status(&status, self.api.log.name());
@@ -240,26 +264,26 @@ impl SiteUsers {
     async fn own_sites(&self, user: u32) -> Result<Option<Rc<OwnSites>>, String> {
         let mut owners = self.owners.lock().await;
         let store = Arc::clone(&self.api.store.borrow());
-        let is_of_document = |owners: &&mut Owners| Arc::ptr_eq(&owners.store, &store);
-        if let Some(known) = owners.as_mut().filter(is_of_document) {
-            if known.at.elapsed() < OWNERS_AGE {
-                return Ok(known.sites.get(&user).cloned());
-            }
-            // If the users cannot be looked up now, they are as they were for a while.
-            known.at += OWNERS_PAUSE;
+        if let Some(known) = &*owners
+            && Arc::ptr_eq(&known.store, &store)
+            && Instant::now() < known.due
+        {
+            return known.of(user);
         }
-        match self.api.supervisor.find_users().await {
+        let (sites, age) = match self.api.supervisor.find_users().await {
             Ok(found) => {
                 let sites = OwnSites::by_user(store.document(), &found).into_iter();
-                let sites = sites.map(|(user, own)| (user, Rc::new(own))).collect();
-                *owners = Some(Owners { store, at: Instant::now(), sites });
+                (Ok(sites.map(|(user, own)| (user, Rc::new(own))).collect()), OWNERS_AGE)
             }
-            Err(problem) if owners.as_mut().filter(is_of_document).is_none() => {
-                return Err(format!("the users of the sites are not known: {problem}"));
+            Err(problem) => {
+                // They are as they were for a while.
+                let known = owners.take().filter(|known| Arc::ptr_eq(&known.store, &store));
+                let known = known.and_then(|known| known.sites.ok());
+                let unknown = || format!("the users of the sites are not known: {problem}");
+                (known.ok_or_else(unknown), OWNERS_PAUSE)
             }
-            Err(_) => {}
-        }
-        Ok(owners.as_ref().and_then(|owners| owners.sites.get(&user).cloned()))
+        };
+        owners.insert(Owners { store, due: Instant::now() + age, sites }).of(user)
     }
 }
 
@@ -280,15 +304,16 @@ fn absent() -> Reply {
     Refusal::NoSuchValue.into()
 }
 
-/// Refuses a connection beyond the limit, whose request is not read.
-fn refuse(stream: UnixStream) {
-    let reply = Reply::from(Refusal::TooMuchAtOnce {
-        detail: "this user has too many connections to this socket".to_owned(),
-    });
+/// Refuses a connection, whose request is not read.
+fn refuse(stream: UnixStream, refusal: Refusal) {
+    let reply = Reply::from(refusal);
+    let status = reply.status();
     let text = reply.into_text();
-    let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\
-                Connection: close\r\nContent-Length: ";
-    let answer = format!("{head}{}\r\n\r\n{text}", text.len());
+    let answer = format!(
+        "HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
     // The client may have left.
     if let Ok(mut stream) = stream.into_std() {
         let _ = stream.write_all(answer.as_bytes());
