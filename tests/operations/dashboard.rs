@@ -189,6 +189,8 @@ fn nothing_but_a_code_logs_in_and_it_works_once() {
     let response = page.log_in(&page.code);
     let cookie = response.field("Set-Cookie").unwrap();
     assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    // Cookies know no ports: a page on another port has a cookie of another name.
+    assert!(cookie.starts_with(&format!("howdah_dashboard_{}=", page.address.port())), "{cookie}");
     let first = session(&response);
     assert_eq!(page.log_in(&page.code).status, 403, "the code was used");
     let link = next_link(&mut page.output);
@@ -254,7 +256,9 @@ fn a_page_behind_a_proxy_has_its_own_host_and_a_secure_cookie() {
     let other = behind.replace("https://status", "https://evil");
     assert_eq!(page.ask("POST", "/api/log-in", &other, &body).status, 403);
     let response = page.ask("POST", "/api/log-in", &behind, &body);
-    assert!(response.field("Set-Cookie").unwrap().ends_with("SameSite=Strict; Secure"));
+    let cookie = response.field("Set-Cookie").unwrap();
+    assert!(cookie.starts_with("howdah_dashboard="), "{cookie}");
+    assert!(cookie.ends_with("SameSite=Strict; Secure"), "{cookie}");
     session(&response);
 }
 

@@ -57,9 +57,37 @@ pub(crate) fn is_own_origin(page: Option<&PageAddress>, host: &[u8], origin: &[u
     is_local || page.is_some_and(|page| origin.eq_ignore_ascii_case(page.text().as_bytes()))
 }
 
+/// Returns the name of the cookie for requests with this value of `Host`. It ends with the port:
+/// cookies know no ports, and two pages at one host, such as two servers through ssh, would
+/// otherwise log each other out.
+pub(crate) fn cookie_name(host: &[u8]) -> String {
+    let name = "howdah_dashboard";
+    let port = host.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+    match std::str::from_utf8(port) {
+        Ok(port) if port.len() < host.len() && port.parse::<u16>().is_ok() => {
+            format!("{name}_{port}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_on_two_ports_have_two_cookies() {
+        for (host, name) in [
+            ("localhost:9146", "howdah_dashboard_9146"),
+            ("[::1]:9147", "howdah_dashboard_9147"),
+            ("s.example", "howdah_dashboard"),
+            ("127.0.0.1", "howdah_dashboard"),
+            ("[::1]", "howdah_dashboard"),
+            ("", "howdah_dashboard"),
+        ] {
+            assert_eq!(cookie_name(host.as_bytes()), name, "{host}");
+        }
+    }
 
     #[test]
     fn an_address_is_a_scheme_and_a_host() {

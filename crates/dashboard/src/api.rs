@@ -28,16 +28,13 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::actions::{Action, TIMEOUT};
-use crate::address::{is_own_host, is_own_origin};
+use crate::address::{cookie_name, is_own_host, is_own_origin};
 use crate::answers::Answers;
 use crate::assets;
 use crate::secret::Secret;
 use crate::sessions::{Refused, Session, Sessions};
 use crate::state::{Events, MAX_ASKED, State};
 use crate::{Control, Options, Problem};
-
-/// Name of the cookie.
-const COOKIE: &str = "howdah_dashboard";
 
 /// Name of the field with the key of a session.
 const KEY: &str = "x-howdah-key";
@@ -205,7 +202,8 @@ impl Api {
         let key = request.fields.get(KEY)?;
         let fields = request.fields.get_all("cookie");
         let cookies = fields.flat_map(|field| query::cookies(field, false));
-        let mut ours = cookies.filter(|(name, _)| *name == COOKIE.as_bytes());
+        let ours = cookie_name(request.fields.get("host").unwrap_or_default());
+        let mut ours = cookies.filter(|(name, _)| *name == ours.as_bytes());
         let mut sessions = self.sessions.borrow_mut();
         // A site on another port may have set a cookie of this name.
         let number = ours.find_map(|(_, cookie)| {
@@ -224,16 +222,14 @@ impl Api {
         let mut sessions = self.sessions.borrow_mut();
         match sessions.log_in(code.as_bytes(), self.control.token(), now) {
             Ok((session, next)) => {
-                let secure = self.options.page.as_ref().is_some_and(|page| {
-                    page.is_https()
-                        && !howdah_control::is_this_machine(
-                            exchange.request.fields.get("host").unwrap_or_default(),
-                        )
-                });
+                let host = exchange.request.fields.get("host").unwrap_or_default();
+                let secure =
+                    self.options.page.as_ref().is_some_and(|page| {
+                        page.is_https() && !howdah_control::is_this_machine(host)
+                    });
                 let secure = if secure { "; Secure" } else { "" };
-                let cookie = session.cookie.expose();
-                let cookie =
-                    format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
+                let (name, cookie) = (cookie_name(host), session.cookie.expose());
+                let cookie = format!("{name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
                 let answer = json_response(200, &json!({"key": session.key.expose()}));
                 if let Some(next) = next {
                     println!("Somebody has logged in. The next link:");
