@@ -1,6 +1,6 @@
 //! Mistakes of sites that show when their parts begin to run: a user that does not exist, a version
-//! of PHP that is not installed, a log that cannot be opened. Each is told with the
-//! file and the key of the site, once, and the other sites are served.
+//! of PHP that is not installed, a file that cannot be opened. Each is told with the file and the
+//! key of the site, once, and the other sites are served.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::site_files::{command, file, with_document, without_sites, write};
 
 /// The wrong keys of a site, the key that is told, and a part of what is told.
-fn mistakes() -> [(Value, &'static str, &'static str); 3] {
+fn mistakes() -> [(Value, &'static str, &'static str); 4] {
     [
         (json!({"user": "no-such-user"}), "/user", "no-such-user"),
         (json!({"php": {"version": "9.9"}}), "/php/version", "PHP 9.9 is not available"),
+        (json!({"https": {"certificate": "/nonexistent.pem"}}), "/https", "/nonexistent.pem"),
         (json!({"logs": {"access": "/nonexistent/log"}}), "/logs/access", "/nonexistent/log"),
     ]
 }

@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 
 use super::expanded::{Origin, Source};
 use super::former::parts;
-use super::lists::list_of;
 use super::sent::SENT;
 use super::shared::{SHARED, sites_by_application};
 use super::sites::{DEFAULTS, SITES};
@@ -29,7 +28,7 @@ const MAX_LISTED: usize = 5;
 pub struct SitePlaces {
     /// The file of each site, by its name.
     files: BTreeMap<String, String>,
-    /// The file of each entry of a list to which sites add, by its path.
+    /// The file of each certificate of a listener that a site adds, by its path.
     entries: BTreeMap<Vec<String>, String>,
     /// The sites of each application that several share, by its name.
     sharing: BTreeMap<String, Vec<String>>,
@@ -52,11 +51,7 @@ impl SitePlaces {
                 all.files.entry(name.to_owned()).or_insert_with(|| file.to_owned());
             }
         }
-        for (path, file) in parts(document).filter(|(_, file)| files.contains(file)) {
-            if list_of(&path).is_some_and(|list| list.ends_with(&["certificate".to_owned()])) {
-                all.entries.insert(path, file.to_owned());
-            }
-        }
+        all.entries = certificates(document, &files);
         let others = document.get(PLACES).and_then(Value::as_object).into_iter().flatten();
         all.others = others
             .filter_map(|(part, place)| {
@@ -210,6 +205,32 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('/') && text.bytes().all(is_of_key)
 }
 
+/// Returns the certificates of listeners that come from the files of sites, with the file of each.
+fn certificates(document: &Value, files: &BTreeSet<&str>) -> BTreeMap<Vec<String>, String> {
+    let owners: BTreeMap<_, _> = parts(document)
+        .filter(|(path, _)| path.first().is_some_and(|first| first == "listeners"))
+        .collect();
+    let listeners = document.get("listeners").and_then(Value::as_object).into_iter().flatten();
+    let lists = listeners.filter_map(|(name, listener)| {
+        Some((name, listener.get("tls")?.get("certificate")?.as_array()?.len()))
+    });
+    let entries = lists.flat_map(|(name, length)| {
+        (0..length).map(move |index| {
+            owned(&["listeners", name, "tls", "certificate", &index.to_string()], &[])
+        })
+    });
+    // `included` has the whole listener, or its `tls`, of the first file that has it.
+    let owner = |entry: &[String]| {
+        let around = (1..=entry.len()).rev().filter_map(|length| entry.get(..length));
+        around.filter_map(|part| owners.get(part)).next().copied()
+    };
+    let of_sites = entries.filter_map(|entry| {
+        let file = owner(&entry).filter(|file| files.contains(file))?.to_owned();
+        Some((entry, file))
+    });
+    of_sites.collect()
+}
+
 /// Returns the site of a host.
 fn value_of<'d>(document: &'d Value, host: &str) -> Option<&'d str> {
     document.get("variables")?.get("site")?.get("values")?.get(host)?.as_str()
@@ -265,6 +286,7 @@ mod tests {
                 "a.test": "a", "b.test": "b", "shop.test": "shop", "own.test": "own",
             }}},
             "routes": {"a": passes, "b": passes, "shop": [], "own": []},
+            "listeners": {"*:443": {"tls": {"certificate": ["own", "own", {}, {}]}}},
             "applications": {"shared:x:1": {}, "shop": {}, "own": {}, "other": {}},
             "included": {
                 "/variables/site/values/a.test": "/s/a.json",
@@ -285,6 +307,29 @@ mod tests {
                 "/applications/shop/options/admin/memory_limit": "/defaults /h.json",
             },
         }))
+    }
+
+    /// `included` names a listener as a whole if only sites have it, or if the first site has it.
+    #[test]
+    fn certificates_of_the_first_site_have_its_file() {
+        for above in ["/listeners/*:443", "/listeners/*:443/tls"] {
+            let places = SitePlaces::of(&json!({
+                "variables": {"site": {"values": {"a.test": "a", "b.test": "b"}}},
+                "listeners": {"*:443": {"tls": {"certificate": [{}, {}, {}]}}},
+                "included": {
+                    "/variables/site/values/a.test": "/s/a.json",
+                    "/variables/site/values/b.test": "/s/b.json",
+                    above: "/s/a.json",
+                    "/listeners/*:443/tls/certificate/1": "/s/b.json",
+                    "/listeners/*:443/tls/certificate/2": "/conf.d/other.json",
+                },
+            }));
+            for (number, expected) in [(0, Some("/s/a.json")), (1, Some("/s/b.json")), (2, None)] {
+                let part = format!("/listeners/*:443/tls/certificate/{number}");
+                let expected = expected.map(|file| format!("{file}: /https: no"));
+                assert_eq!(places.explain(&part, "no"), expected, "{above} {number}");
+            }
+        }
     }
 
     #[test]
