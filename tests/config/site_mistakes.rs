@@ -59,8 +59,8 @@ fn get(server: &Server, name: &str) -> (u16, String) {
 fn told_once(server: &Server, key: &str, part: &str) {
     let place = format!("{}: {key}: ", file(&server.site, "bad").display());
     let is_told = |out: &&Value| {
-        let reason = out["reason"].as_str().unwrap_or_default();
-        reason.contains(&place) && reason.contains(part)
+        let [name, reason] = ["name", "reason"].map(|key| out[key].as_str().unwrap_or_default());
+        reason.contains(&place) && format!("{name}: {reason}").contains(part)
     };
     eventually("the status has the mistake", || {
         let status = server.control("GET", "/status", "").succeeded();
