@@ -79,15 +79,16 @@ fn the_log_of_a_site_has_its_records_and_the_servers_those_of_others_and_its_cra
 #[test]
 fn a_script_forges_no_line_of_its_sites_log_and_drives_no_terminal() {
     let code = r#"error_log("one\n2026/11/20 16:30:27 [alert] 1#1 forged\r\x1b[2J\u{9b}2J");
-        echo 'served';"#;
+        error_log('<' . str_repeat("long\n", 200000) . '>'); echo 'served';"#;
     let site = Site::script("a.php", code).workers(1);
     let log = site.data().join("site.log");
     let server = serve(&log, site);
     assert_eq!(server.get("/a.php").text(), "served");
-    let text = wait_for(&log, "[alert] 1#1 forged");
+    let text = wait_for(&log, "long\n    >");
     let is_record = |line: &&str| !line.starts_with(' ');
     assert!(text.lines().filter(is_record).all(|line| line.contains("] ")), "no other lines");
     assert!(!text.lines().filter(is_record).any(|line| line.contains("forged")));
+    assert!(text.contains("[alert] 1#1 forged"), "it is a part of the record");
     assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
 }
 

@@ -440,6 +440,12 @@ impl ControlThread {
                         self.take_log(log, &error, file, prepared, trigger)?;
                     }
                 }
+                (FromSupervisor::LogOpened { path, error }, descriptors)
+                    if self.site_logs.awaits(&path) =>
+                {
+                    let file = descriptors.into_iter().next();
+                    self.site_logs.on_log_opened(&path, &error, file);
+                }
                 (FromSupervisor::CacheOpened { path, error }, descriptors)
                     if awaited.caches.iter().any(|(_, other)| *other == path) =>
                 {
