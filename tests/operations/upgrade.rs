@@ -42,7 +42,10 @@ pub(super) fn command(server: &Server) -> Output {
 pub(super) fn titles(server: &Server) -> Vec<String> {
     server.workers();
     let titles = server.processes().into_iter().map(|process| process.title);
-    let is_passing = |title: &str| matches!(title, "" | "howdah: control" | "howdah: files");
+    // A process has the title of its parent until it sets its own.
+    let is_passing = |title: &str| {
+        !title.starts_with("howdah: ") || matches!(title, "howdah: control" | "howdah: files")
+    };
     let mut titles: Vec<_> = titles.filter(|title| !is_passing(title)).collect();
     titles.sort();
     titles

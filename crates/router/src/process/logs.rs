@@ -43,7 +43,7 @@ impl ControlThread {
                 Some(Ok(file)) => log.reopen(file),
                 // The supervisor is asked again.
                 _ if log.is_server() || !log.is_open() => {
-                    log.set_disconnected(&unopened_because(error), &self.shared.log)
+                    log.set_disconnected(&error, &self.shared.log)
                 }
                 _ => log.set_former(Some(error.to_owned())),
             }
@@ -72,10 +72,4 @@ fn reopen_error_log(log: &Log, file: OwnedFd) {
         );
     }
     log.reopen(file);
-}
-
-/// Returns the reason why a log has no file, for the status. It is the same in each attempt: one
-/// that changed would be logged again.
-pub(super) fn unopened_because(error: &str) -> String {
-    format!("it cannot be opened: {error}")
 }

@@ -19,7 +19,6 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::disk::DiskError;
-use super::logs::unopened_because;
 use super::tls::TlsListeners;
 use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT, StartPolicy, Trigger};
 use crate::geo_databases;
@@ -278,7 +277,8 @@ impl ControlThread {
                     let problem = format_args!("{problem}; lines wait until it can be reached");
                     self.shared.log.write(Level::Error, problem);
                 }
-                LogFile::unopened(&destination, unopened_because(error))
+                // The same reason as of later attempts: another one would be logged again.
+                LogFile::unopened(&destination, error.to_owned())
             }
         };
         prepared.logs.insert(destination, Arc::new(file));
