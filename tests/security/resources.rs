@@ -30,6 +30,15 @@ const HAS_PCNTL: &str = "if (isset($_GET['has']))
 /// Forks without end, in all processes that it becomes; gives up after 20 seconds.
 const FORKS: &str = "for ($end = time() + 20; time() < $end;) pcntl_fork(); echo 'not ended';";
 
+/// Forks twice without end, in all processes that it becomes: each child forks and ends, so that
+/// the prototype adopts the grandchild, which begins a session of its own.
+const FORKS_TWICE: &str = "for ($end = time() + 20; time() < $end;) {
+        if (pcntl_fork() !== 0) continue;
+        if (pcntl_fork() !== 0) posix_kill(getmypid(), 9);
+        posix_setsid();
+    }
+    echo 'not ended';";
+
 /// Starts `bomb.sh`.
 const STARTS_BOMB: &str = "exec('setsid sh ' . __DIR__ . '/bomb.sh > /dev/null 2>&1 &');
     echo 'started';";
@@ -219,6 +228,11 @@ fn get_bomb(server: &Server) {
 #[test]
 fn a_script_that_forks_without_end_ends_with_all_its_processes() {
     bomb(FORKS, get_bomb);
+}
+
+#[test]
+fn programs_that_fork_twice_end() {
+    bomb(FORKS_TWICE, get_bomb);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use howdah_sys::process_use::TreeUse;
+use howdah_sys::process_usage::TreeUse;
 
 /// Adds up measurements of an application's prototypes, one after the other.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_config::{DynamicProcesses, Processes};
-use howdah_sys::{clock, process_use};
+use howdah_sys::{clock, process_usage};
 use howdah_wire::frame::{OpcacheUsage, RequestUsage, Retirement};
 use howdah_wire::queue::WorkerId;
 
@@ -274,8 +274,8 @@ impl ProcessStatus {
 
     /// Measures the worker's memory and processor time.
     pub(super) fn measure(&mut self) {
-        self.memory = process_use::private_memory(self.pid);
-        self.cpu_time = process_use::cpu_time(self.pid);
+        self.memory = process_usage::private_memory(self.pid);
+        self.cpu_time = process_usage::cpu_time(self.pid);
     }
 
     /// Returns the status of a worker without a request, started at `start_time`.

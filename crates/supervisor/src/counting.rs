@@ -38,12 +38,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum interval between two counts while a limit is near.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All processes by their parents.
-pub(crate) struct Processes {
-    by_parent: HashMap<u32, Vec<ProcessUsage>>,
-    prototypes: HashMap<u32, ProcessUsage>,
-}
-
 /// The processes of an application.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
@@ -106,6 +100,10 @@ pub(crate) struct State {
     pub(crate) is_lowered: bool,
     /// The last count found a worker, which may have left programs since then, or a program.
     pub(crate) is_active: bool,
+    /// The processor time or the number of processes has changed between the last two counts.
+    pub(crate) is_busy: bool,
+    /// Both of them at the last count.
+    last: (u64, u64),
     /// Lines of the log about processes, and about memory.
     lines: [Lines; 2],
 }
@@ -144,54 +142,37 @@ pub(crate) struct Verdict {
     pub(crate) lower: Option<bool>,
 }
 
-impl Processes {
-    /// Sorts processes by their parents.
-    pub(crate) fn new(all: Vec<ProcessUsage>, prototypes: &HashSet<u32>) -> Processes {
-        let (mut by_parent, mut found) = (HashMap::<u32, Vec<_>>::new(), HashMap::new());
-        for process in all {
-            if prototypes.contains(&process.pid) {
-                found.insert(process.pid, process);
-            }
-            by_parent.entry(process.parent).or_default().push(process);
-        }
-        Processes { by_parent, prototypes: found }
-    }
-}
-
 impl Family {
-    /// Finds the processes of an application, without those that are being ended.
-    pub(crate) fn of(known: &Known, processes: &Processes) -> Family {
-        let mut members = Vec::new();
-        let Some(prototype) = processes.prototypes.get(&known.prototype) else {
-            return Family::default();
-        };
-        let member = |usage: ProcessUsage, role, branch, program| Member {
-            usage,
-            role,
-            branch,
-            program,
-            bytes: 0,
-        };
-        members.push(member(*prototype, Role::Prototype, 0, None));
-        let mut next = 0;
-        while let Some(parent) = members.get(next) {
-            let (of, branch, program) = (parent.usage.pid, parent.branch, parent.program);
-            let of_prototype = parent.role == Role::Prototype;
-            next += 1;
-            for usage in processes.by_parent.get(&of).into_iter().flatten() {
-                let pid = usage.pid;
-                if pid == of || known.ending.contains(&pid) {
+    /// Takes the processes of an application, without those that are being ended. `all` are its
+    /// prototype and the descendants of that, parents before their children.
+    pub(crate) fn of(known: &Known, all: Vec<ProcessUsage>) -> Family {
+        let mut members: Vec<Member> = Vec::new();
+        let mut numbers = HashMap::new();
+        for usage in all {
+            let pid = usage.pid;
+            if usage.has_ended() {
+                continue;
+            }
+            let (role, branch, program) = if pid == known.prototype {
+                (Role::Prototype, 0, None)
+            } else if known.ending.contains(&pid) {
+                continue;
+            } else {
+                let Some(parent) = numbers.get(&usage.parent).and_then(|n: &usize| members.get(*n))
+                else {
                     continue;
-                }
+                };
+                let of_prototype = parent.role == Role::Prototype;
                 let role = match () {
                     () if of_prototype && known.workers.contains(&pid) => Role::Worker,
                     () if of_prototype && known.template == Some(pid) => Role::Template,
                     () => Role::Program,
                 };
-                let program = program.or((role == Role::Program).then_some(pid));
-                let branch = if of_prototype { pid } else { branch };
-                members.push(member(*usage, role, branch, program));
-            }
+                let program = parent.program.or((role == Role::Program).then_some(pid));
+                (role, if of_prototype { pid } else { parent.branch }, program)
+            };
+            numbers.insert(pid, members.len());
+            members.push(Member { usage, role, branch, program, bytes: 0 });
         }
         Family { members, shared: 0 }
     }
@@ -222,16 +203,6 @@ impl Family {
         let all = self.members.iter();
         all.filter(|member| matches!(member.role, Role::Worker | Role::Program))
             .map(|member| member.usage.pid)
-    }
-
-    /// Returns the process ids of those that are ended.
-    pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = u32> {
-        let all = self.members.iter().filter(move |member| match end {
-            End::All => matches!(member.role, Role::Worker | Role::Program),
-            End::Worker(pid) => member.branch == pid,
-            End::Program { pid, .. } => member.branch == pid || member.program == Some(pid),
-        });
-        all.map(|member| member.usage.pid)
     }
 
     /// Returns the process ids of all.
@@ -323,6 +294,8 @@ impl State {
         now: Instant,
     ) -> Verdict {
         self.is_active = family.changeable().next().is_some();
+        let current = (family.ticks(), family.tasks());
+        self.is_busy = current != std::mem::replace(&mut self.last, current);
         let mut verdict = Verdict::default();
         if let Some(limit) = limits.processes.map(u64::from) {
             let used = family.tasks();

@@ -8,9 +8,8 @@
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
 //! - [`activity`]: the activity of the threads of a process.
 //! - [`pidfd`]: descriptors of processes.
-//! - [`process_tree`]: finding and ending the descendants of a process; [`process_use`]: their
-//!   processor time and memory.
-//! - [`process_usage`]: resources that processes use, and limits of them.
+//! - [`process_usage`]: processes, their descendants, what they use, and limits of that;
+//!   [`process_tree`]: ending the descendants of a process.
 //! - [`directory`]: checking that a directory exists.
 //! - [`regular_file`]: opening and reading files that other users can replace by something that
 //!   blocks.
@@ -30,7 +29,7 @@
 //! - `event_loop`, `reactor`, `packets`: tokio's event loop, and descriptors and packet sockets in it
 //!   (a feature, so that prototypes and workers do not link tokio).
 //! - [`output`]: printing without a panic if the reader is gone.
-//! - [`scheduling`]: the length of a thread's turn on a processor.
+//! - [`scheduling`]: the priority of a thread, and the length of its turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
 //! - [`memory`]: releasing memory that is used only at the start, or free.
 //! - [`title`]: the title of a process in `ps`.
@@ -73,7 +72,6 @@ pub mod process;
 pub mod process_memory;
 pub mod process_tree;
 pub mod process_usage;
-pub mod process_use;
 pub mod protected;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]

@@ -1,6 +1,7 @@
 //! Fork, exec, wait, and the privileges of a new process.
 
 use std::ffi::CString;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use rustix::process::{
     DumpableBehavior, Pid, Rlimit, WaitId, WaitIdOptions, WaitOptions, WaitStatus,
     set_dumpable_behavior,
 };
+
+/// Maximum number of bytes of a file in /proc that are read.
+const MAX_PROC_FILE: u64 = 16 << 20;
 
 /// The process in which a fork has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +98,10 @@ pub fn is_forked_copy() -> bool {
 /// Reads a file of a process in /proc. Bytes that are not UTF-8, for example in the name of a
 /// process, are replaced.
 pub fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
-    let bytes = fs::read(format!("/proc/{pid}/{file}"))?;
+    // The size of such a file is not known before: most need only one call with this buffer.
+    let mut bytes = Vec::with_capacity(4096);
+    let file = fs::File::open(format!("/proc/{pid}/{file}"))?;
+    file.take(MAX_PROC_FILE).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

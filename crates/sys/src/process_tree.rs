@@ -1,7 +1,6 @@
 //! Finds and ends the descendants of a process.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -9,14 +8,21 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::pidfd::PidFd;
+use crate::process_usage::{self, ProcessUsage};
 use crate::{process, signals};
 
 /// Time within which all processes of a tree must have stopped; afterwards they are killed in any
 /// state. Stopping takes milliseconds, or seconds beside a fork bomb that uses all processor time.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time after which no more of a tree are killed, even if there are new ones.
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Interval of the checks of processes that are being stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Maximum time for which a search is repeated at once, as the last one has found new processes.
+const MAX_REPETITION: Duration = Duration::from_millis(20);
 
 /// Makes this process the parent of descendants whose own parent has ended.
 pub fn adopt_orphans() -> rustix::io::Result<()> {
@@ -30,27 +36,31 @@ pub fn kill(root: u32) {
         return;
     }
     let _ = signals::send(root, signals::SIGSTOP);
-    end(|| Ok(Snapshot::take()?.tree(root)));
+    end(|found| with_root(root, found));
     let _ = signals::send(root, signals::SIGKILL);
 }
 
 /// Ends the descendants of a process, except those in `spare` and their descendants.
 pub fn kill_descendants(root: u32, spare: &[u32]) {
-    end(|| Ok(Snapshot::take()?.descendants(root, spare)));
+    end(|found| process_usage::descendants(root, spare, found));
+}
+
+/// Reports each process that a search finds as soon as it is found.
+type Found<'a> = &'a mut dyn FnMut(&ProcessUsage);
+
+/// Finds a process and its descendants.
+fn with_root(root: u32, found: Found<'_>) -> io::Result<Vec<ProcessUsage>> {
+    let mut all: Vec<_> = ProcessUsage::read(root)?.into_iter().collect();
+    all.iter().for_each(&mut *found);
+    all.extend(process_usage::descendants(root, &[], found)?);
+    Ok(all)
 }
 
 /// Stops and kills all processes that `search` finds. A search that fails is repeated: without one,
 /// all that it would have found would live on.
-fn end(search: impl Fn() -> io::Result<Vec<Process>>) {
+fn end(search: impl Fn(Found<'_>) -> io::Result<Vec<ProcessUsage>>) {
     let mut stopping = Stopping::new(Instant::now());
-    loop {
-        let is_done = match search() {
-            Ok(found) => stopping.step(found, Instant::now()),
-            Err(_) => stopping.is_late(Instant::now()),
-        };
-        if is_done {
-            return;
-        }
+    while stopping.step(&search, Instant::now()) != Step::Done {
         std::thread::sleep(CHECK_INTERVAL);
     }
 }
@@ -108,33 +118,51 @@ impl PendingKills {
         self.next
     }
 
-    /// Takes the next step with each tree, if it is due. Reads the list of processes once for all.
+    /// Takes the next step with each tree, if it is due. Repeats it for a moment while there are
+    /// new processes: the sooner they are stopped, the fewer others they start.
     pub fn step_if_due(&mut self, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
         }
-        let processes = Snapshot::take();
-        self.trees.retain_mut(|tree| {
-            let is_done = match &processes {
-                // If the root has not ended by now, the list has no other process with its id.
-                _ if tree.root.has_ended() => tree.stopping.step(Vec::new(), now),
-                Ok(processes) => {
-                    let found = match &tree.spare {
-                        None => processes.tree(tree.pid),
-                        Some(spare) => processes.descendants(tree.pid, spare),
-                    };
-                    tree.stopping.step(found, now)
-                }
-                Err(_) => tree.stopping.is_late(now),
-            };
-            if is_done && tree.spare.is_none() {
-                let _ = tree.root.send(signals::SIGKILL);
-            }
-            !is_done
-        });
+        let mut are_new = true;
+        while are_new && now.elapsed() < MAX_REPETITION {
+            are_new = false;
+            self.trees.retain_mut(|tree| {
+                let step = tree.step(Instant::now());
+                are_new |= step == Step::Found;
+                step != Step::Done
+            });
+        }
         // Uses at most half of the caller's time.
         let (ended, took) = (Instant::now(), now.elapsed());
         self.next = (!self.trees.is_empty()).then(|| ended + CHECK_INTERVAL.max(took));
+    }
+}
+
+impl Ending {
+    fn step(&mut self, now: Instant) -> Step {
+        let (pid, root, spare) = (self.pid, &self.root, self.spare.as_deref());
+        let search = |found: Found<'_>| {
+            if root.has_ended() {
+                return Ok(Vec::new());
+            }
+            // If the root has not ended by now, no other process had its id.
+            let found = &mut |process: &ProcessUsage| {
+                if !root.has_ended() {
+                    found(process);
+                }
+            };
+            let all = match spare {
+                None => with_root(pid, found),
+                Some(spare) => process_usage::descendants(pid, spare, found),
+            };
+            if root.has_ended() { Ok(Vec::new()) } else { all }
+        };
+        let step = self.stopping.step(search, now);
+        if step == Step::Done && spare.is_none() {
+            let _ = root.send(signals::SIGKILL);
+        }
+        step
     }
 }
 
@@ -145,45 +173,109 @@ impl PendingKills {
 #[derive(Debug)]
 struct Stopping {
     begun: Instant,
-    stopped: Option<Vec<Process>>,
+    /// The processes that the last search has found.
+    last: HashSet<Identity>,
+    /// All of them were stopped.
+    were_stopped: bool,
+    /// All of them were killed.
+    were_killed: bool,
+}
+
+/// Process id and time of the start.
+type Identity = (u32, u64);
+
+/// The result of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// There are new processes.
+    Found,
+    /// Some have not stopped yet.
+    Waiting,
+    /// All were killed.
+    Done,
 }
 
 impl Stopping {
     fn new(begun: Instant) -> Self {
-        Stopping { begun, stopped: None }
+        Stopping { begun, last: HashSet::new(), were_stopped: false, were_killed: false }
     }
 
-    /// Stops the processes that still run, or kills all. Returns true if they were killed.
-    fn step(&mut self, found: Vec<Process>, now: Instant) -> bool {
-        let running: Vec<_> = found.iter().filter(|process| !process.is_stopped).collect();
-        let are_stopped = running.is_empty();
-        let are_same = found.is_empty() || self.stopped.as_ref() == Some(&found);
-        if are_stopped && are_same || self.is_late(now) {
+    /// Stops the processes that still run, or kills all.
+    fn step(
+        &mut self,
+        search: impl FnOnce(Found<'_>) -> io::Result<Vec<ProcessUsage>>,
+        now: Instant,
+    ) -> Step {
+        let passed = now.saturating_duration_since(self.begun);
+        let is_late = passed > STOP_TIMEOUT;
+        let signal = if is_late { signals::SIGKILL } else { signals::SIGSTOP };
+        let mut are_stopped = true;
+        let all = search(&mut |process| {
+            let is_stopped = is_stopped(process);
+            are_stopped &= is_stopped;
+            // At once: when the search is over, it may have started others and ended.
+            if is_late || !is_stopped {
+                send(process, signal);
+            }
+        });
+        let Ok(mut all) = all else {
+            return if passed > KILL_TIMEOUT { Step::Done } else { Step::Waiting };
+        };
+        all.retain(|process| !process.has_ended());
+        let found: HashSet<_> = all.iter().map(|one| (one.pid, one.started)).collect();
+        let are_new = !found.is_subset(&self.last);
+        let are_all_stopped = are_stopped && self.were_stopped && found == self.last;
+        let are_all_killed = is_late && self.were_killed && !are_new || passed > KILL_TIMEOUT;
+        if found.is_empty() || are_all_stopped || are_all_killed {
             // Children before their parents: the end of a parent would give them another one.
-            found.iter().rev().for_each(|process| process.send(signals::SIGKILL));
-            return true;
+            all.iter().rev().for_each(|process| send(process, signals::SIGKILL));
+            return Step::Done;
         }
-        running.iter().for_each(|process| process.send(signals::SIGSTOP));
-        self.stopped = are_stopped.then_some(found);
-        false
-    }
-
-    fn is_late(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.begun) > STOP_TIMEOUT
+        (self.last, self.were_stopped, self.were_killed) = (found, are_stopped, is_late);
+        if are_new { Step::Found } else { Step::Waiting }
     }
 }
 
-/// Returns the process ids of the children of a process; none if the processes cannot be listed.
+/// Returns true if no thread of a process runs: it is stopped, in an uninterruptible system call,
+/// which SIGKILL ends without a return to the program, or has ended.
+fn is_stopped(process: &ProcessUsage) -> bool {
+    let is_stop = |state: u8| matches!(state, b'T' | b't' | b'D');
+    match process.state {
+        _ if process.has_ended() => true,
+        // Its first thread has ended, and others go on.
+        b'Z' | b'X' => process_usage::are_threads(process.pid, is_stop).unwrap_or(false),
+        state => is_stop(state),
+    }
+}
+
+/// Sends a signal to a process if its id still belongs to it.
+fn send(process: &ProcessUsage, signal: i32) {
+    match PidFd::open(process.pid) {
+        // The process of the descriptor has the id while it is read again, or has ended.
+        Ok(handle) => {
+            let now = ProcessUsage::of(process.pid);
+            if now.is_some_and(|now| now.started == process.started) {
+                let _ = handle.send(signal);
+            }
+        }
+        Err(Errno::SRCH) => {}
+        // An old kernel, or no free descriptor.
+        Err(_) => drop(signals::send(process.pid, signal)),
+    }
+}
+
+/// Returns the process ids of the children of a process, except those that have ended; none if the
+/// processes cannot be listed.
 pub fn children(root: u32) -> Vec<u32> {
-    let all = Snapshot::take().into_iter().flat_map(|all| all.0);
-    all.filter(|process| process.parent == root).map(|process| process.pid).collect()
+    let all = process_usage::children_of(root).unwrap_or_default().into_iter();
+    all.filter(|child| !child.has_ended()).map(|child| child.pid).collect()
 }
 
 /// Returns the child of a process that has this id in its own process namespace. Includes a child
 /// that has ended and is not reaped.
 pub fn child_known_as(parent: u32, inner: u32) -> Option<u32> {
-    let mut all = all_ids();
-    all.find(|pid| parent_of(*pid) == Some(parent) && id_within(*pid) == Some(inner))
+    let all = process_usage::children_of(parent).unwrap_or_default().into_iter();
+    all.map(|child| child.pid).find(|pid| id_within(*pid) == Some(inner))
 }
 
 /// Returns the id of a process in its own process namespace.
@@ -196,151 +288,12 @@ pub fn id_within(pid: u32) -> Option<u32> {
 /// Returns the parent of a process, even of one that has ended and is not reaped. `None` if the
 /// process does not exist, or /proc does not show it.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.1)
+    Some(ProcessUsage::read(pid).ok()??.parent)
 }
 
 /// Returns the state of a process, as a letter of `proc(5)`; `None` if /proc does not show it.
 pub fn state_of(pid: u32) -> Option<u8> {
-    Some(parse_stat(&process::read_proc_file(pid, "stat").ok()?)?.0)
-}
-
-/// A process in a list, with its parent and state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: u32,
-    parent: u32,
-    /// Stopped, or in an uninterruptible system call, which SIGKILL ends without a return to the
-    /// program.
-    is_stopped: bool,
-}
-
-impl Process {
-    /// Sends a signal, if the id still belongs to this process.
-    fn send(self, signal: i32) {
-        match PidFd::open(self.pid) {
-            // The process of the descriptor had this id while its parent was read, or has ended.
-            Ok(process) => {
-                if parent_of(self.pid) == Some(self.parent) {
-                    let _ = process.send(signal);
-                }
-            }
-            Err(Errno::SRCH) => {}
-            // An old kernel, or no free descriptor.
-            Err(_) => drop(signals::send(self.pid, signal)),
-        }
-    }
-}
-
-/// List of the visible running processes; empty without /proc.
-struct Snapshot(Vec<Process>);
-
-impl Snapshot {
-    /// Error: processes may be missing for want of a descriptor or of memory.
-    fn take() -> io::Result<Self> {
-        let mut all = Vec::new();
-        for entry in visible(fs::read_dir("/proc"))?.into_iter().flatten() {
-            if let Some(pid) = visible(entry)?.and_then(|entry| id_of(&entry)) {
-                all.extend(read_process(pid)?);
-            }
-        }
-        Ok(Snapshot(all))
-    }
-
-    /// Returns a process and its descendants, parents before their children.
-    fn tree(&self, root: u32) -> Vec<Process> {
-        let itself = self.0.iter().filter(|process| process.pid == root);
-        itself.copied().chain(self.descendants(root, &[])).collect()
-    }
-
-    fn descendants(&self, root: u32, spare: &[u32]) -> Vec<Process> {
-        let mut others = self.0.clone();
-        others.retain(|process| !spare.contains(&process.pid));
-        let (mut found, mut parents) = (Vec::new(), HashSet::from([root]));
-        while !parents.is_empty() {
-            let mut next = HashSet::new();
-            others.retain(|process| {
-                let is_child = parents.contains(&process.parent);
-                if is_child {
-                    next.insert(process.pid);
-                    found.push(*process);
-                }
-                !is_child
-            });
-            parents = next;
-        }
-        found
-    }
-}
-
-fn all_ids() -> impl Iterator<Item = u32> {
-    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| id_of(&entry))
-}
-
-/// Returns the process id of an entry of /proc.
-fn id_of(entry: &fs::DirEntry) -> Option<u32> {
-    entry.file_name().to_str()?.parse().ok()
-}
-
-/// Returns the result of a read of /proc; `None` if the file does not exist or is not visible.
-/// Error: a descriptor or memory was lacking, so a later attempt may succeed.
-fn visible<T>(read: io::Result<T>) -> io::Result<Option<T>> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
-            _ => Ok(None),
-        },
-    }
-}
-
-/// Reads a process; `None` if it has ended or is not visible.
-fn read_process(pid: u32) -> io::Result<Option<Process>> {
-    let stat = visible(process::read_proc_file(pid, "stat"))?;
-    let Some(stat) = stat else { return Ok(None) };
-    let Some((state, parent)) = parse_stat(&stat) else { return Ok(None) };
-    let is_stopped = match state {
-        b'Z' | b'X' if thread_count(&stat) <= 1 => return Ok(None),
-        // Its first thread has ended, and others go on.
-        b'Z' | b'X' => are_threads_stopped(pid)?,
-        state => is_stop(state),
-    };
-    Ok(Some(Process { pid, parent, is_stopped }))
-}
-
-/// Returns true if no thread of a process runs.
-fn are_threads_stopped(pid: u32) -> io::Result<bool> {
-    for entry in visible(fs::read_dir(format!("/proc/{pid}/task")))?.into_iter().flatten() {
-        let thread = visible(entry)?.and_then(|entry| id_of(&entry));
-        let stat =
-            thread.map(|thread| process::read_proc_file(pid, &format!("task/{thread}/stat")));
-        let stat = stat.map(visible).transpose()?.flatten();
-        let state = stat.and_then(|stat| Some(parse_stat(&stat)?.0));
-        if state.is_some_and(|state| !is_stop(state) && !matches!(state, b'Z' | b'X')) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Returns true for the states of a thread that is stopped, or in an uninterruptible system call.
-fn is_stop(state: u8) -> bool {
-    matches!(state, b'T' | b't' | b'D')
-}
-
-/// Returns the number of threads in the text of `/proc/PID/stat`. A process whose first thread has
-/// ended is shown like one that has ended, but has others.
-pub(crate) fn thread_count(stat: &str) -> u32 {
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
-    fields.and_then(|mut fields| fields.nth(17)?.parse().ok()).unwrap_or(0)
-}
-
-/// Parses the state and the parent in the text of /proc/PID/stat. The name of the program, in
-/// parentheses, may contain any characters.
-fn parse_stat(stat: &str) -> Option<(u8, u32)> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    Some((state, fields.next()?.parse().ok()?))
+    Some(ProcessUsage::read(pid).ok()??.state)
 }
 
 #[cfg(test)]
@@ -349,16 +302,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_name_of_a_program_does_not_confuse() {
-        assert_eq!(parse_stat("12 (a) R 7 (b)) S 5 6 7"), Some((b'S', 5)));
-        assert_eq!(parse_stat("12 (a) S 7) T 5 6 7"), Some((b'T', 5)));
-        assert_eq!(parse_stat("12"), None);
-        assert_eq!(parse_stat("12 (a) "), None);
-    }
-
     /// Starts a shell with three processes below it.
-    fn shell() -> (Child, Vec<Process>) {
+    fn shell() -> (Child, Vec<ProcessUsage>) {
         let shell = Command::new("sh")
             // A process may set its name to bytes that are not text.
             .args(["-c", r"sh -c 'printf \377 > /proc/$$/comm; sleep 600 & sleep 600' & sleep 600"])
@@ -370,15 +315,16 @@ mod tests {
         while tree.len() < 4 {
             assert!(begun.elapsed() < Duration::from_secs(10), "{tree:?}");
             std::thread::sleep(Duration::from_millis(5));
-            tree = Snapshot::take().unwrap().descendants(shell.id(), &[]);
+            tree = process_usage::descendants(shell.id(), &[], |_| {}).unwrap();
         }
         (shell, tree)
     }
 
-    fn wait_for_end(tree: &[Process]) {
+    fn wait_for_end(tree: &[ProcessUsage]) {
         let begun = Instant::now();
-        let alive =
-            |process: &Process| read_process(process.pid).unwrap().is_some_and(|p| p.parent != 0);
+        let alive = |process: &ProcessUsage| {
+            ProcessUsage::of(process.pid).is_some_and(|one| one.started == process.started)
+        };
         while tree.iter().any(alive) {
             let left = || tree.iter().map(|left| process::read_proc_file(left.pid, "stat"));
             let limit = Duration::from_secs(20);
@@ -399,17 +345,18 @@ mod tests {
     fn a_search_without_a_free_descriptor_is_repeated() {
         let (mut shell, tree) = shell();
         let failures = std::cell::Cell::new(3);
-        end(|| {
+        end(|found| {
             failures.set(failures.get() - 1);
             match failures.get() {
                 0.. => Err(io::Error::from(Errno::MFILE)),
-                _ => Ok(Snapshot::take()?.tree(shell.id())),
+                _ => with_root(shell.id(), found),
             }
         });
         shell.wait().unwrap();
         wait_for_end(&tree);
-        assert!(visible::<()>(Err(Errno::MFILE.into())).is_err());
-        assert!(visible::<()>(Err(Errno::SRCH.into())).unwrap().is_none());
+        let visible = process_usage::visible::<()>;
+        assert!(visible(Err(Errno::MFILE.into())).is_err());
+        assert!(visible(Err(Errno::SRCH.into())).unwrap().is_none());
     }
 
     #[test]
@@ -440,7 +387,7 @@ mod tests {
         let (mut endings, now) = (PendingKills::default(), Instant::now());
         let root = Rc::new(PidFd::open(shell.id()).unwrap());
         let children: Vec<_> = tree.iter().filter(|child| child.parent == shell.id()).collect();
-        let is_parent = |child: &&&Process| tree.iter().any(|other| other.parent == child.pid);
+        let is_parent = |child: &&&ProcessUsage| tree.iter().any(|other| other.parent == child.pid);
         let (spared, ended) = (children.iter().find(is_parent).unwrap(), children.len() - 1);
         endings.add_descendants(shell.id(), root, vec![spared.pid], now);
         assert_eq!(endings.pids().collect::<Vec<_>>(), [shell.id()]);
@@ -449,11 +396,12 @@ mod tests {
             endings.step_if_due(Instant::now());
             std::thread::sleep(CHECK_INTERVAL);
         }
-        let is_left = |process: &Process| process.pid == spared.pid || process.parent == spared.pid;
-        let (left, gone): (Vec<Process>, Vec<Process>) = tree.iter().copied().partition(is_left);
+        let is_left =
+            |process: &ProcessUsage| process.pid == spared.pid || process.parent == spared.pid;
+        let (left, gone): (Vec<_>, Vec<_>) = tree.iter().copied().partition(is_left);
         assert_eq!((left.len(), gone.len()), (3, ended));
         wait_for_end(&gone);
-        let is_running = |process: &Process| state_of(process.pid).is_some_and(|s| s != b'Z');
+        let is_running = |process: &ProcessUsage| state_of(process.pid).is_some_and(|s| s != b'Z');
         assert!(left.iter().all(is_running), "{left:?}");
         // The shell has waited for the other child, so its descendants may have another parent.
         for process in &left {
@@ -474,20 +422,17 @@ mod tests {
         let Ok(mut python) = python else {
             return howdah_requirements::skipped("there is no python3");
         };
-        let is_without_first = |process: &Process| {
-            let stat = process::read_proc_file(process.pid, "stat").unwrap_or_default();
-            parse_stat(&stat).is_some_and(|(state, _)| state == b'Z') && thread_count(&stat) == 2
+        let is_without_first = |process: &ProcessUsage| {
+            ProcessUsage::of(process.pid).is_some_and(|now| now.state == b'Z' && now.threads == 2)
         };
         let begun = Instant::now();
         let mut tree = Vec::new();
         while tree.len() < 2 || !tree.iter().all(is_without_first) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{tree:?}");
             std::thread::sleep(Duration::from_millis(5));
-            tree = Snapshot::take().unwrap().tree(python.id());
+            tree = process_usage::tree(python.id()).unwrap();
         }
-        let usage = crate::process_usage::ProcessUsage::of(python.id()).unwrap();
-        assert_eq!(usage.threads, 2);
-        let memory = crate::process_usage::ProcessMemory::of(python.id()).unwrap();
+        let memory = process_usage::ProcessMemory::of(python.id()).unwrap();
         assert!(memory.anonymous > 0, "{memory:?}");
         kill(python.id());
         python.wait().unwrap();
@@ -497,8 +442,8 @@ mod tests {
     #[test]
     fn a_process_that_is_not_who_it_was_gets_no_signal() {
         let mut other = Command::new("sleep").arg("600").spawn().unwrap();
-        let mistaken = Process { pid: other.id(), parent: 1, is_stopped: false };
-        mistaken.send(signals::SIGKILL);
+        let process = ProcessUsage::of(other.id()).unwrap();
+        send(&ProcessUsage { started: process.started - 1, ..process }, signals::SIGKILL);
         assert_eq!(other.try_wait().unwrap(), None);
         // A root that ended before the search has no tree: its id may belong to another process.
         let mut child = Command::new("true").spawn().unwrap();
@@ -508,7 +453,8 @@ mod tests {
         endings.add(other.id(), root, Instant::now());
         endings.step_if_due(Instant::now());
         assert_eq!((other.try_wait().unwrap(), endings.due()), (None, None));
-        Process { parent: std::process::id(), ..mistaken }.send(signals::SIGKILL);
+        // A process that was adopted is the same one.
+        send(&ProcessUsage { parent: 1, ..process }, signals::SIGKILL);
         other.wait().unwrap();
     }
 }

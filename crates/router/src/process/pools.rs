@@ -36,7 +36,7 @@ use howdah_php_pool::queue::{Instance, Queue};
 use howdah_pipeline::thread::Shared;
 use howdah_questions::Status;
 use howdah_sys::log::Level;
-use howdah_sys::process_use::ProcessUses;
+use howdah_sys::process_usage::ProcessUses;
 use howdah_wire::messages::{Problem, ProblemKind};
 use howdah_wire::queue::WorkerId;
 

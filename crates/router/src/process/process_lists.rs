@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_sys::process_use::ProcessUses;
+use howdah_sys::process_usage::ProcessUses;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 

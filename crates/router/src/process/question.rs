@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use howdah_questions::{SlowScript, Status, Tuning};
-use howdah_sys::process_use::ProcessUses;
+use howdah_sys::process_usage::ProcessUses;
 use tokio::sync::oneshot;
 
 /// A question and the channel for its answer. The configuration is not changed.

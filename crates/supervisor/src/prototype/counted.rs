@@ -35,8 +35,14 @@ impl Application {
         self.ending_processes.pids().any(|pid| pid == self.pid)
     }
 
-    /// Ends a process with all below it, or all.
-    pub(crate) fn end_counted(&mut self, end: End, now: Instant) {
+    /// Ends processes with all below them, or all. The first step is taken at once: meanwhile they
+    /// could start others.
+    pub(crate) fn end_counted(&mut self, ends: &[End], now: Instant) {
+        ends.iter().for_each(|end| self.begin_to_end(*end, now));
+        self.ending_processes.step_if_due(now);
+    }
+
+    fn begin_to_end(&mut self, end: End, now: Instant) {
         match end {
             End::Worker(pid) => {
                 let mut all = self.workers.processes();

@@ -2,19 +2,23 @@
 //! them. Without such applications, or while they have no workers and no programs, nothing is
 //! counted.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::process_usage::{self, ProcessMemory};
+use howdah_sys::scheduling::Raised;
 use howdah_wire::messages::ApplicationSpec;
 
 use super::id::Id;
 use super::state::Tree;
-use crate::counting::{Family, Processes, Verdict, shorter};
+use crate::counting::{Family, Verdict, shorter};
 
 /// Interval between two counts; longer while there are many processes.
 const INTERVAL: Duration = Duration::from_millis(200);
+
+/// The same while an application computes or starts processes: a fork bomb has as many as it can
+/// have after some 50 ms.
+const BUSY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum interval.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,6 +28,9 @@ const PART: u32 = 50;
 
 /// The same while a limit is near.
 const NEAR_PART: u32 = 3;
+
+/// Time after an application was near a limit during which this process keeps its high priority.
+const URGENT: Duration = Duration::from_secs(1);
 
 /// Nice value of an application that computes more than its share.
 const LOW_PRIORITY: i32 = 19;
@@ -36,6 +43,31 @@ const MORE_PROCESSES: u64 = 32;
 pub(super) struct Counting {
     /// Time of the next count; `None` if there is nothing to count.
     pub(super) due: Option<Instant>,
+    /// An application exceeds a limit, or soon will: processes that start others are ended before
+    /// they can, only if this process comes before them. Each of their sessions may have the same
+    /// part of the processors otherwise.
+    urgent: Option<Urgent>,
+}
+
+#[derive(Debug)]
+struct Urgent {
+    until: Instant,
+    /// `None` if this process may not raise its priority.
+    _priority: Option<Raised>,
+}
+
+impl Counting {
+    /// Takes whether an application is near a limit.
+    fn set_urgent(&mut self, is_near: bool, now: Instant) {
+        match &mut self.urgent {
+            Some(urgent) if is_near => urgent.until = now + URGENT,
+            None if is_near => {
+                self.urgent = Some(Urgent { until: now + URGENT, _priority: Raised::new().ok() });
+            }
+            Some(urgent) if urgent.until <= now => self.urgent = None,
+            _ => {}
+        }
+    }
 }
 
 impl Tree {
@@ -43,7 +75,7 @@ impl Tree {
     pub(super) fn count_soon(&mut self, id: Id, now: Instant) {
         let is_counted = self.applications.get(&id).is_some_and(|app| !app.plan.is_exact());
         if is_counted {
-            let due = now + INTERVAL;
+            let due = now + BUSY_INTERVAL;
             self.counting.due = Some(self.counting.due.map_or(due, |known| known.min(due)));
         }
     }
@@ -55,47 +87,42 @@ impl Tree {
         }
         self.counting.due = None;
         let counted = self.applications.iter().filter(|(_, app)| app.is_counted());
-        let counted: Vec<_> = counted.map(|(id, app)| (*id, app.pid)).collect();
+        let counted: Vec<_> = counted.map(|(id, _)| *id).collect();
         if counted.is_empty() {
+            self.counting.urgent = None;
             return;
         }
-        let prototypes: HashSet<u32> = counted.iter().map(|(_, pid)| *pid).collect();
-        // Without a descriptor the processes cannot be listed; the next count is as good.
-        let processes = process_usage::all().map(|all| Processes::new(all, &prototypes));
+        let mut is_busy = false;
         let mut soon = None;
-        if let Ok(processes) = processes {
-            for (id, _) in counted {
-                soon = shorter(soon, self.count(id, &processes, now));
-            }
+        for id in counted {
+            soon = shorter(soon, self.count(id, now));
+            is_busy |= self.applications.get(&id).is_some_and(|app| app.counting.is_busy);
         }
         let (ended, took) = (Instant::now(), now.elapsed());
-        let usual = (took * PART).clamp(INTERVAL, MAX_INTERVAL);
+        self.counting.set_urgent(soon.is_some_and(|soon| soon < INTERVAL), ended);
+        let min = if is_busy { BUSY_INTERVAL } else { INTERVAL };
+        let usual = (took * PART).clamp(min, MAX_INTERVAL);
         let next = soon.map_or(usual, |soon| soon.max(took * NEAR_PART).min(usual));
         self.counting.due = Some(ended + next);
     }
 
     /// Counts what an application uses, and ends what exceeds its limits. Returns the maximum time
     /// until the next count.
-    fn count(&mut self, id: Id, processes: &Processes, now: Instant) -> Option<Duration> {
+    fn count(&mut self, id: Id, now: Instant) -> Option<Duration> {
         let app = self.applications.get_mut(&id)?;
         if app.is_ending_all() {
             return Some(INTERVAL);
         }
-        let mut family = Family::of(&app.known(), processes);
+        // Without a descriptor the processes cannot be listed; the next count is as good.
+        let all = process_usage::tree(app.pid).ok()?;
+        let mut family = Family::of(&app.known(), all);
         let limits = app.plan.counted.clone();
         if limits.memory.is_some() {
             family.measure(ProcessMemory::of);
         }
         let Verdict { ends, is_for_memory, reason, soon, lower } =
             app.counting.count(&family, &limits, now);
-        for end in &ends {
-            // They would keep this process and other applications from the processors until they
-            // have ended.
-            for pid in family.ended(*end) {
-                let _ = process_usage::set_nice(pid, LOW_PRIORITY);
-            }
-            app.end_counted(*end, now);
-        }
+        app.end_counted(&ends, Instant::now());
         if !ends.is_empty()
             && let Some(unsaid) = app.counting.may_log(is_for_memory, now)
         {
@@ -186,10 +213,8 @@ impl Tree {
                 self.log.write(Level::Alert, line);
             }
             if !app.plan.is_exact() {
-                let known = app.known();
-                let all = process_usage::all().unwrap_or_default();
-                let processes = Processes::new(all, &HashSet::from([known.prototype]));
-                let family = Family::of(&known, &processes);
+                let all = process_usage::tree(app.pid).unwrap_or_default();
+                let family = Family::of(&app.known(), all);
                 self.guard(id, family.all());
                 self.count_soon(id, Instant::now());
             }

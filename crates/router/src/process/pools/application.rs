@@ -16,7 +16,7 @@ use howdah_questions::{
 };
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log_rate::LogRate;
-use howdah_sys::process_use::ProcessUses;
+use howdah_sys::process_usage::ProcessUses;
 use howdah_wire::frame::OpcacheUsage;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
