@@ -150,7 +150,9 @@ impl Family {
         let mut numbers = HashMap::new();
         for usage in all {
             let pid = usage.pid;
-            if usage.has_ended() {
+            // One that has ended takes a place until its parent waits for it, as the kernel's limits
+            // count, too. The prototype does so at once.
+            if usage.has_ended() && [pid, usage.parent].contains(&known.prototype) {
                 continue;
             }
             let (role, branch, program) = if pid == known.prototype {

@@ -175,7 +175,9 @@ struct Stopping {
     begun: Instant,
     /// The processes that the last search has found.
     last: HashSet<Identity>,
-    /// All of them were stopped.
+    /// All that were stopped, or killed, so far.
+    signalled: HashSet<Identity>,
+    /// All of the last search were stopped.
     were_stopped: bool,
     /// All of them were killed.
     were_killed: bool,
@@ -197,7 +199,13 @@ enum Step {
 
 impl Stopping {
     fn new(begun: Instant) -> Self {
-        Stopping { begun, last: HashSet::new(), were_stopped: false, were_killed: false }
+        Stopping {
+            begun,
+            last: HashSet::new(),
+            signalled: HashSet::new(),
+            were_stopped: false,
+            were_killed: false,
+        }
     }
 
     /// Stops the processes that still run, or kills all.
@@ -216,6 +224,7 @@ impl Stopping {
             // At once: when the search is over, it may have started others and ended.
             if is_late || !is_stopped {
                 send(process, signal);
+                self.signalled.insert((process.pid, process.started));
             }
         });
         let Ok(mut all) = all else {
@@ -229,6 +238,10 @@ impl Stopping {
         if found.is_empty() || are_all_stopped || are_all_killed {
             // Children before their parents: the end of a parent would give them another one.
             all.iter().rev().for_each(|process| send(process, signals::SIGKILL));
+            // Those that an ancestor outside the tree has adopted meanwhile would stay stopped.
+            for (pid, started) in self.signalled.drain() {
+                send(&ProcessUsage { pid, started, ..ProcessUsage::default() }, signals::SIGKILL);
+            }
             return Step::Done;
         }
         (self.last, self.were_stopped, self.were_killed) = (found, are_stopped, is_late);

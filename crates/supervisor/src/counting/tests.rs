@@ -204,9 +204,20 @@ fn lines_of_the_log_are_few() {
 
 #[test]
 fn what_has_ended_or_belongs_to_what_is_being_ended_is_left_out() {
-    let dead = ProcessUsage { state: b'Z', ..process(30, 20) };
+    let dead = ProcessUsage { state: b'Z', ..process(30, 10) };
     let found = family_of(&[dead, process(31, 31), process(32, 21), process(33, 32)], &[32]);
     assert_eq!(found.all().collect::<Vec<_>>(), [10, 20, 21]);
     let others_go_on = ProcessUsage { threads: 2, ..dead };
     assert_eq!(family_of(&[others_go_on], &[]).all().last(), Some(30));
+}
+
+/// A bomb that forks twice leaves them behind, so that the kernel's limit is reached with few that
+/// live.
+#[test]
+fn what_a_worker_has_not_waited_for_counts_and_ends_with_it() {
+    let dead = |pid| ProcessUsage { state: b'Z', ..process(pid, 20) };
+    let family = family_of(&(30..60).map(dead).collect::<Vec<_>>(), &[]);
+    assert_eq!(family.tasks(), 33);
+    let verdict = State::default().count(&family, &allow(None, Some(20)), Instant::now());
+    assert_eq!(verdict.ends, [End::Worker(20)]);
 }
