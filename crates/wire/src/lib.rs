@@ -12,6 +12,7 @@
 //! - [`fastcgi`]: FastCGI records.
 //! - [`dns`]: DNS queries for addresses, and their responses.
 //! - [`proxy_protocol`]: headers of the PROXY protocol.
+//! - `prometheus` (a feature): metrics, from the router to scrapers and the telemetry process.
 //!
 //! Every input may come from a compromised process: a length is copied once and then checked, and
 //! no index is used unchecked.
@@ -24,6 +25,8 @@ pub mod frame;
 pub mod messages;
 pub mod php_values;
 pub mod profile;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 pub mod proxy_protocol;
 pub mod queue;
 pub mod region;
