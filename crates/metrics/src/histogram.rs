@@ -1,4 +1,13 @@
 //! Histograms of times.
+//!
+//! Each time is counted twice: in a classic bucket, for the text formats, and in a native one. The
+//! limits of classic buckets are decimal, and most of them lie within native buckets. So neither
+//! count follows from the other.
+
+mod native;
+
+use self::native::NativeBuckets;
+pub(crate) use self::native::{SCHEMA, ZERO_THRESHOLD};
 
 /// Upper limits of the buckets in microseconds: from a file in the memory to a script that runs for
 /// half a minute. The last bucket, for longer times, has no limit.
@@ -14,10 +23,12 @@ pub(crate) const SHOWN_LIMITS: [&str; LIMITS.len()] = [
 ];
 
 /// Numbers of times by their length.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Numbers of times in each bucket alone.
     buckets: [u64; LIMITS.len() + 1],
+    /// The same times in native buckets.
+    native: NativeBuckets,
     /// Sum of the times in microseconds.
     sum: u64,
 }
@@ -29,12 +40,14 @@ impl Histogram {
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
         }
+        self.native.add(time);
         self.sum = self.sum.saturating_add(time);
     }
 
     /// Adds the times of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(count, more)| *count += more);
+        self.native.merge(&other.native);
         self.sum = self.sum.saturating_add(other.sum);
     }
 
@@ -46,6 +59,11 @@ impl Histogram {
     /// Returns the sum of the times in microseconds.
     pub fn sum(&self) -> u64 {
         self.sum
+    }
+
+    /// Returns the native buckets.
+    pub(crate) fn native(&self) -> &NativeBuckets {
+        &self.native
     }
 
     /// Returns the number of times up to each limit.
@@ -69,7 +87,7 @@ mod tests {
         assert_eq!(cumulative[..2], [2, 3]);
         assert_eq!(cumulative[LIMITS.len() - 1..], [4, 5]);
         assert_eq!((histogram.count(), histogram.sum()), (5, 60_001_002));
-        let mut twice = histogram;
+        let mut twice = histogram.clone();
         twice.merge(&histogram);
         assert_eq!((twice.count(), twice.sum()), (10, 120_002_004));
     }

@@ -5,7 +5,7 @@
 //! 3. The control thread takes the tallies of all threads and adds them up ([`Totals`]), by names of
 //!    the document only, so that no client adds a series.
 //! 4. The thread keeps the last requests, too, in a [`Ring`] of a fixed size.
-//! 5. A scrape shows these totals and the server's status as text ([`page`]).
+//! 5. A scrape shows these totals and the server's status as text or as messages ([`page`]).
 //!
 //! This crate does no I/O and reads no clock.
 #![forbid(unsafe_code)]

@@ -25,8 +25,8 @@ pub struct ProcessFacts {
     pub refused_since: Option<u64>,
 }
 
-/// Returns the text of all metrics.
-pub fn page(status: &Status, totals: &Totals, process: &ProcessFacts, format: Format) -> String {
+/// Returns all metrics in a format.
+pub fn page(status: &Status, totals: &Totals, process: &ProcessFacts, format: Format) -> Vec<u8> {
     let mut writer = Writer::new(format);
     let out = &mut writer;
     server(status, process, out);

@@ -1,5 +1,6 @@
 //! The counts of all threads since the start, which the control thread keeps.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,11 +60,13 @@ impl Totals {
         }
     }
 
-    /// Returns the counts of each site, all listeners together.
-    pub(crate) fn by_site(&self) -> BTreeMap<&str, Counts> {
-        let mut sites = BTreeMap::<&str, Counts>::new();
+    /// Returns the counts of each site, all listeners together. Copies only those of sites with
+    /// several.
+    pub(crate) fn by_site(&self) -> BTreeMap<&str, Cow<'_, Counts>> {
+        let mut sites = BTreeMap::<&str, Cow<'_, Counts>>::new();
         for ((site, _), counts) in &self.requests {
-            sites.entry(site).or_default().merge(counts);
+            let merge = |sum: &mut Cow<'_, Counts>| sum.to_mut().merge(counts);
+            sites.entry(site).and_modify(merge).or_insert(Cow::Borrowed(counts));
         }
         sites
     }

@@ -1,4 +1,4 @@
-//! The metrics of the server, as requests get them. The control thread writes the text; a request
+//! The metrics of the server, as requests get them. The control thread writes them; a request
 //! only waits for it.
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use howdah_metrics::Format;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// A request for metrics: their format, and where the text goes.
+/// A request for metrics: their format, and where they go.
 pub type MetricsRequest = (Format, oneshot::Sender<Bytes>);
 
 /// Asks the control thread for metrics.
@@ -30,10 +30,10 @@ impl MetricsSource {
             return refuse(RequestError::MethodNotAllowed);
         }
         let format = Format::accepted(request.fields.get_all("accept"));
-        let (done, text) = oneshot::channel();
+        let (done, metrics) = oneshot::channel();
         let _ = self.0.send((format, done));
-        match text.await {
-            Ok(text) => Response::new(200, Body::from(text))
+        match metrics.await {
+            Ok(metrics) => Response::new(200, Body::from(metrics))
                 .with("Content-Type", format.media_type())
                 .with("Cache-Control", "no-store")
                 .with("Vary", "Accept")

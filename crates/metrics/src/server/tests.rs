@@ -11,6 +11,8 @@ use howdah_questions::{
     ApplicationStatus, CacheStatus, CertificateStatus, Handshakes, LimitStatus, ListenerStatus,
     OpcacheStatus, PartStatus, PhpStatus, ProgramStatus, Renewal, ServerStatus, UpstreamStatus,
 };
+use howdah_wire::prometheus::MetricFamily;
+use prost::Message;
 
 use super::*;
 use crate::{FinishedRequest, Parts, Tally};
@@ -81,10 +83,14 @@ fn totals(sites: usize) -> Totals {
     totals
 }
 
+fn text(totals: &Totals, format: Format) -> String {
+    String::from_utf8(page(&status(), totals, &ProcessFacts::default(), format)).unwrap()
+}
+
 #[test]
 fn each_family_stands_once_with_its_description() {
     for format in [Format::OpenMetrics, Format::Prometheus] {
-        let text = page(&status(), &totals(3), &ProcessFacts::default(), format);
+        let text = text(&totals(3), format);
         let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
         let mut family = "";
         for line in text.lines().filter(|line| *line != "# EOF") {
@@ -123,7 +129,49 @@ fn each_family_stands_once_with_its_description() {
 
 #[test]
 fn a_thousand_sites_have_a_series_each() {
-    let text = page(&status(), &totals(1000), &ProcessFacts::default(), Format::Prometheus);
+    let text = text(&totals(1000), Format::Prometheus);
     let lines = text.lines().filter(|line| line.starts_with("howdah_http_requests_total{"));
     assert_eq!(lines.count(), 1000);
+}
+
+#[test]
+fn messages_have_the_values_of_the_text() {
+    let totals = totals(3);
+    let text = text(&totals, Format::OpenMetrics);
+    let bytes = page(&status(), &totals, &ProcessFacts::default(), Format::Protobuf);
+    let (mut rest, mut names, mut found) = (&bytes[..], BTreeSet::new(), BTreeSet::new());
+    while !rest.is_empty() {
+        let family = MetricFamily::decode_length_delimited(&mut rest).unwrap();
+        for metric in &family.metrics {
+            let escape =
+                |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let labels: Vec<_> = { metric.labels.iter() }
+                .map(|label| format!("{}=\"{}\"", label.name, escape(&label.value)))
+                .collect();
+            let mut line = |suffix: &str, limit: Option<String>, value: f64| {
+                let labels = labels.iter().cloned().chain(limit).collect::<Vec<_>>().join(",");
+                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+                assert!(found.insert(format!("{}{suffix}{labels} {value}", family.name)));
+            };
+            metric.gauge.iter().for_each(|gauge| line("", None, gauge.value));
+            metric.counter.iter().for_each(|counter| line("", None, counter.value));
+            if let Some(histogram) = &metric.histogram {
+                for bucket in &histogram.buckets {
+                    let limit = match bucket.upper_bound {
+                        f64::INFINITY => "+Inf".to_owned(),
+                        limit => format!("{limit:?}"),
+                    };
+                    let limit = format!("le=\"{limit}\"");
+                    line("_bucket", Some(limit), bucket.cumulative_count as f64);
+                }
+                line("_count", None, histogram.sample_count as f64);
+                line("_sum", None, histogram.sample_sum);
+                assert!(histogram.zero_threshold > 0.0, "native buckets are missing");
+            }
+        }
+        assert!(names.insert(family.name.clone()), "{} stands twice", family.name);
+    }
+    let expected: BTreeSet<_> =
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+    assert_eq!(found, expected);
 }

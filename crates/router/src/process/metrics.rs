@@ -1,4 +1,4 @@
-//! Writes the metrics of the server for the requests that ask for them. One text is written at a
+//! Writes the metrics of the server for the requests that ask for them. One answer is written at a
 //! time, on this thread: router threads go on serving.
 
 use std::collections::{BTreeSet, HashMap};
@@ -14,12 +14,12 @@ use tokio::task::spawn_local;
 
 use super::command::Commands;
 
-/// Answers requests until the process ends. All that wait when a text is begun get this text.
+/// Answers requests until the process ends. All that wait when an answer is begun get this answer.
 pub(super) fn start(mut requests: UnboundedReceiver<MetricsRequest>, commands: Commands) {
     spawn_local(async move {
         let mut waiting = Vec::new();
         while requests.recv_many(&mut waiting, usize::MAX).await > 0 {
-            // Clients may have left while another text was written.
+            // Clients may have left while another answer was written.
             waiting.retain(|(_, done)| !done.is_closed());
             if !waiting.is_empty() {
                 answer(std::mem::take(&mut waiting), &commands).await;
@@ -34,11 +34,11 @@ async fn answer(waiting: Vec<MetricsRequest>, commands: &Commands) {
     let mut totals = commands.usage.totals.borrow_mut();
     totals.keep_names(&names(&commands.shared.snapshot.load()));
     let process = process_facts(commands);
-    let mut texts = HashMap::<Format, Bytes>::new();
+    let mut answers = HashMap::<Format, Bytes>::new();
     for (format, done) in waiting {
         let write = || page(&status, &totals, &process, format).into();
-        let text = texts.entry(format).or_insert_with(write);
-        let _ = done.send(text.clone());
+        let answer = answers.entry(format).or_insert_with(write);
+        let _ = done.send(answer.clone());
     }
 }
 
