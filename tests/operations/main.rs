@@ -14,6 +14,7 @@ mod last_requests;
 mod log_rotation;
 mod metrics;
 mod monitoring;
+mod native_histograms;
 mod problems;
 mod recovery;
 mod service_manager;
