@@ -10,6 +10,7 @@ from html import escape
 LOOKS = {
     "howdah": ("#d55e00", "circle"), "howdah-again": ("#f0a875", "ring"),
     "howdah-classic": ("#7a3600", "stripe"), "howdah-rules": ("#ff9d3d", "left"),
+    "howdah-observed": ("#b34700", "kite"),
     "nginx-unix": ("#0072b2", "square"), "nginx-unix-511": ("#003f63", "frame"),
     "nginx-tcp": ("#7fb2d0", "bar"), "nginx-kept": ("#56b4e9", "diamond"),
     "apache": ("#009e73", "up"), "lighttpd": ("#cc79a7", "down"),
@@ -62,6 +63,8 @@ def mark(x, y, name, size=5.0):
         return f'<rect x="{x - r:.1f}" y="{y - 2:.1f}" width="{2 * r}" height="4" fill="{colour}"/>'
     if shape == "diamond":
         return polygon([(x, y - r - 1), (x + r + 1, y), (x, y + r + 1), (x - r - 1, y)], colour)
+    if shape == "kite":
+        return polygon([(x, y - r - 1), (x + r - 2, y - 1), (x, y + r + 1), (x - r + 2, y - 1)], colour)
     if shape == "up":
         return polygon([(x, y - r), (x + r, y + r - 1), (x - r, y + r - 1)], colour)
     if shape == "down":

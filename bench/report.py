@@ -19,6 +19,7 @@ GROUPS = {
     "worker": "Worker mode",
     "wordpress": "WordPress",
     "cache": "Pages from a cache",
+    "observability": "Observability",
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.

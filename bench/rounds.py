@@ -115,11 +115,17 @@ def attempt_once(workload, port, server, seconds, directory, shared=()):
     return result
 
 
+def workload_rounds(workload, options):
+    """The number of rounds to believe."""
+    return options.rounds if options.quick else max(options.rounds, workload.rounds)
+
+
 def run(workload, running, options, directory, progress, shared=()):
     """The rounds of one workload against the servers that run: the accepted results, and the doubts."""
     names = [name for name in workload.servers if name in running]
     seconds = options.seconds * workload.stretch
-    wanted, processors = options.rounds, machine.processors()
+    wanted, processors = workload_rounds(workload, options), machine.processors()
+    attempts = options.attempts + wanted - options.rounds
     failures = {}
     for name in names:
         settle(running.values(), shared)
@@ -129,7 +135,7 @@ def run(workload, running, options, directory, progress, shared=()):
             failures[name] = str(problem)
     names = [name for name in names if name not in failures]
     rounds, calm, attempt = [], 0, 0
-    while names and calm < wanted and attempt < options.attempts:
+    while names and calm < wanted and attempt < attempts:
         turn = attempt % len(names)
         order = names[turn:] + names[:turn]
         if attempt % 2:
@@ -149,7 +155,7 @@ def run(workload, running, options, directory, progress, shared=()):
         attempt += 1
         if quiet:
             progress.step(workload.title, len(one))
-        elif attempt < options.attempts:
+        elif attempt < attempts:
             progress.note(f"{workload.title}: round {attempt} is discarded; other processes took "
                           + ", ".join(f"{result['cpu_others'] / result['seconds'] / processors:.0%}" for result in one.values()))
     used = {name: running[name].memory()[0] for name in names} if workload.setup.worker else {}

@@ -9,12 +9,13 @@ not an overload, they get as many processes as there are connections.
 import json
 import socket
 import subprocess
+import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
 import frameworks
 import machine
-from processes import Unusable, accepts, free_port
+from processes import Process, Unusable, accepts, free_port
 from server import Place, Server  # noqa: F401 - Place is for callers that start servers
 
 from peers import apache, fpm, nginx
@@ -70,14 +71,25 @@ class Howdah(Server):
                                   {"action": {"pass": "upstreams/origin"}}]
             document["applications"] = {"site": {"type": "fastcgi", "server": f"unix:{behind.fpm}", "root": str(self.place.root)}}
             document["upstreams"] = {"origin": {"servers": {f"127.0.0.1:{behind.origin}": {}}, "keepalive": KEPT}}
+        if self.place.setup.observed:
+            document["settings"].update(self.observation())
         self.serve(document)
+
+    def observation(self):
+        """Settings where the setup is about those that observe."""
+        return {"last_requests": 0}
+
+    @property
+    def control(self):
+        """Address of the control API."""
+        return f"unix:{self.directory}/control"
 
     def serve(self, document):
         """Starts the program."""
         user = machine.plain_user()
         self.run("howdah", [self.place.programs["howdah"], "serve", "--config",
                             self.write("howdah.json", json.dumps(document, indent=4)),
-                            "--control", f"unix:{self.directory}/control",
+                            "--control", self.control,
                             *(["--user", user, "--group", user] if user else [])])
 
 
@@ -90,6 +102,33 @@ class HowdahRules(Howdah):
         application.pop("targets", None)
         application.update(root=str(self.place.root), htaccess=True)
         super().serve(document)
+
+
+class HowdahObserved(Howdah):
+    """The same, with metrics that are scraped, last requests, an open page, and traces of 1 % of the requests."""
+
+    def observation(self):
+        self.metrics, self.receiver = free_port(), free_port()
+        return {"metrics": {"listen": f"127.0.0.1:{self.metrics}"},
+                "telemetry": {"endpoint": f"http://127.0.0.1:{self.receiver}/v1/traces", "sampling_ratio": 0.01}}
+
+    def start(self):
+        super().start()
+        server = self.processes[-1]
+        server.wait_for(self.ready, f"answer on port {self.port}", self.pause)
+        page = self.run("dashboard", [self.place.programs["howdah"], "dashboard", "--listen", "127.0.0.1:0",
+                                      "--control", self.control])
+        # What observes is no part of the server: its processor time is that of others.
+        self.observers = Process("observers", [sys.executable, Path(__file__).parent / "observers.py", self.receiver, self.metrics, page.log],
+                                 self.directory / "observers.log")
+
+    def alive(self):
+        return super().alive() and self.observers.alive()
+
+    def stop(self):
+        super().stop()
+        if observers := getattr(self, "observers", None):
+            observers.stop()
 
 
 class HowdahClassic(Howdah):
@@ -468,6 +507,7 @@ KINDS = {
     "howdah": (Howdah, "Howdah"),
     "howdah-again": (Howdah, "Howdah, again"),
     "howdah-rules": (HowdahRules, "Howdah, .htaccess"),
+    "howdah-observed": (HowdahObserved, "Howdah, observed"),
     "howdah-classic": (HowdahClassic, "Howdah, classic mode"),
     "nginx-unix": (Nginx, "nginx + FPM, unix socket"),
     "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),

@@ -11,6 +11,7 @@ RULES_SERVERS = ("howdah", "howdah-rules", "apache", "apache-rules")
 WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
 HELLO_SERVERS = (*WORKER_SERVERS, "swoole")
 CACHE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "varnish")
+OBSERVED_SERVERS = ("howdah", "howdah-again", "howdah-observed")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
 
@@ -43,6 +44,8 @@ class Setup:
     nested_rules: bool = False
     # Pages are stored: by Howdah's cache, nginx's fastcgi_cache, or Varnish before nginx.
     cached: bool = False
+    # Howdah keeps no last requests, except for the server that is observed.
+    observed: bool = False
 
 
 MAIN = Setup("main", 8, 64)
@@ -55,8 +58,9 @@ STORM = Setup("storm", 4, 0, cached=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
+OBSERVED = Setup("observed", 8, 0, observed=True)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM, OBSERVED)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class Workload:
     streams: int = 1
     # Connections of others that ask for ever new addresses.
     beside: int = 0
+    # Rounds, if that is more than the run asks for: small differences need many.
+    rounds: int = 0
 
     @property
     def scheme(self):
@@ -198,9 +204,15 @@ def cache():
                    servers=CACHE_SERVERS, beside=32)
 
 
+def observability():
+    """Metrics, last requests, the page and traces of 1 % of the requests, beside none of them."""
+    for name, title, path in (("file", "13-byte file", "/small.txt"), ("php", "13 bytes from PHP", "/hello.php")):
+        yield Workload(f"observed-{name}", "observability", f"{title}, observed", path, OBSERVED, servers=OBSERVED_SERVERS, rounds=10)
+
+
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *observability(), *sweep()]
 
 
 # Measurements that are no rows of requests, but can be chosen like them.
