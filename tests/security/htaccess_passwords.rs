@@ -53,7 +53,7 @@ fn base64(bytes: &[u8]) -> String {
 #[test]
 fn many_requirements_over_a_large_group_file_read_it_once() {
     let rules: String = (0..300).map(|number| format!("Require group n{number}\n")).collect();
-    let members: String = (0..1_500_000).map(|number| format!(" u{number}")).collect();
+    let members: String = (0..300_000).map(|number| format!(" u{number}")).collect();
     let server = serve(&(rules + "Require group last\n"), &format!("g:{members}\nLAST: x u\n"));
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let clients: Vec<_> =
