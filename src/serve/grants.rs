@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use howdah_config::{Acme, Config, MailServer, SmtpTls, Telemetry};
+use howdah_config::{Acme, Config, Endpoint, MailServer, SmtpTls, Telemetry};
 use howdah_router::process::{spec, tls_sources};
 use howdah_supervisor::{Grants, Names};
 use howdah_sys::machine;
 use howdah_tls::Source;
-use howdah_wire::messages::{MailRoute, MailTls, TelemetryRoute};
+use howdah_wire::messages::{MailRoute, MailTls, MetricsRoute, OtlpServer, TelemetryRoute};
 use howdah_wire::region::Geometry;
 
 /// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server.
@@ -108,28 +108,36 @@ fn mail(config: &Config, application: &str) -> MailRoute {
     }
 }
 
-/// Returns the server that takes traces.
+/// Returns where traces and metrics go.
 fn telemetry(config: &Config, telemetry: &Telemetry) -> TelemetryRoute {
-    let Telemetry { endpoint, is_grpc, batch_size, service_name, headers, .. } = telemetry;
+    let Telemetry { endpoint, is_grpc, batch_size, service_name, headers, metrics, .. } = telemetry;
     let mut attributes = vec![
         ("service.name".to_owned(), service_name.clone()),
         ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        // Prometheus makes its label `instance` of it, which keeps the metrics of machines apart.
+        ("service.instance.id".to_owned(), machine::name()),
         ("host.name".to_owned(), machine::name()),
     ];
     attributes.retain(|(name, _)| telemetry.attributes.iter().all(|(other, _)| other != name));
     attributes.extend(telemetry.attributes.iter().cloned());
     TelemetryRoute {
-        host: endpoint.host.clone(),
-        port: endpoint.port,
-        is_tls: endpoint.is_tls,
+        server: otlp_server(endpoint),
+        metrics: metrics.as_ref().map(|metrics| MetricsRoute {
+            server: otlp_server(&metrics.endpoint),
+            is_exponential: metrics.is_exponential,
+        }),
         is_grpc: *is_grpc,
-        path: endpoint.path.clone(),
         headers: headers.clone(),
         authorities: telemetry.authorities.as_ref().map(|path| path.to_string_lossy().into_owned()),
         resolver: resolver(config),
         attributes,
         batch_size: *batch_size,
     }
+}
+
+fn otlp_server(endpoint: &Endpoint) -> OtlpServer {
+    let Endpoint { is_tls, host, port, path } = endpoint.clone();
+    OtlpServer { host, port, is_tls, path }
 }
 
 fn resolver(config: &Config) -> Vec<String> {

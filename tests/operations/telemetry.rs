@@ -1,5 +1,6 @@
-//! Traces over OTLP: a server of OpenTelemetry gets the spans, and its loss costs no request.
+//! Traces and metrics over OTLP: a server of OpenTelemetry gets them, and its loss costs no request.
 
+mod metrics;
 mod receiver;
 
 use std::collections::BTreeMap;

@@ -85,8 +85,10 @@ impl<'w> Plan<'w> {
             is_sandboxed: false,
         };
         let attacker = (attacker.clone(), attacker);
-        // Nothing listens there: the telemetry process runs, and keeps its spans.
-        let telemetry = json!({"endpoint": "http://127.0.0.1:9", "protocol": "http"});
+        // Nothing listens there: the telemetry process runs, and keeps its spans and metrics.
+        let telemetry = json!({
+            "endpoint": "http://127.0.0.1:9", "protocol": "http", "metrics_interval": 1,
+        });
         let changes = json!({"settings": {"telemetry": telemetry}});
         Plan { world, site, changes, attacker, circumstances, control: None }
     }

@@ -161,7 +161,7 @@ pub use site::{
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};
-pub use telemetry::{Endpoint, Telemetry};
+pub use telemetry::{Endpoint, Telemetry, TelemetryMetrics};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,

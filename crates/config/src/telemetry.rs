@@ -1,4 +1,4 @@
-//! `telemetry` of the settings: traces for a server of OpenTelemetry.
+//! `telemetry` of the settings: traces and metrics for a server of OpenTelemetry.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,6 +67,29 @@ pub(crate) static TELEMETRY: Shape = Shape {
         Key::switch("parent", true, "Obeys the `traceparent` of clients").details(
             "`false` begins a trace with each request, so that no client decides what is sent",
         ),
+        Key::new(
+            "metrics_interval",
+            Kind::Seconds(0),
+            "Seconds between two messages with all [metrics](../monitor.md#metrics)",
+        )
+        .default("0")
+        .details("`0` sends none"),
+        Key::new("metrics_endpoint", Kind::Text, "URL of the server that takes the metrics")
+            .default("`endpoint` with `/v1/metrics`")
+            .details(
+                "Needed if the path of `endpoint` does not end with `/v1/traces`. Another server \
+                 gets the same `headers`, by the same `protocol`",
+            ),
+        Key::new(
+            "metrics_histograms",
+            Kind::Word(&["explicit", "exponential"]),
+            "Form of histograms",
+        )
+        .default("\"explicit\"")
+        .details(
+            "`\"explicit\"` has the limits of [metrics](../monitor.md#metrics), `\"exponential\"` \
+             has eight buckets for each power of two",
+        ),
     ]],
 };
 
@@ -80,6 +103,9 @@ const SERVICE_NAME: &str = "howdah";
 
 /// Path of traces on a server of OTLP.
 const TRACES_PATH: &str = "/v1/traces";
+
+/// Path of metrics on a server of OTLP.
+const METRICS_PATH: &str = "/v1/metrics";
 
 /// Maximum length of all texts in bytes: the process that sends spans gets them in one message of
 /// 128 KiB.
@@ -116,6 +142,19 @@ pub struct Telemetry {
     pub failed: bool,
     /// The `traceparent` of clients is obeyed.
     pub parent: bool,
+    /// Metrics; `None` if they are not sent.
+    pub metrics: Option<TelemetryMetrics>,
+}
+
+/// Metrics for a server of OpenTelemetry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetryMetrics {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Time between two messages.
+    pub interval: Duration,
+    /// Histograms have exponential buckets, otherwise explicit ones.
+    pub is_exponential: bool,
 }
 
 /// A server of OTLP.
@@ -140,8 +179,10 @@ impl Telemetry {
             "grpc" | "GRPC" => true,
             _ => return Err(protocol.invalid("must be \"http\" or \"grpc\"")),
         };
+        let endpoint = Endpoint::read(&object.required("endpoint")?, TRACES_PATH)?;
         let telemetry = Telemetry {
-            endpoint: Endpoint::read(&object.required("endpoint")?)?,
+            metrics: read_metrics(&object, &endpoint, is_grpc)?,
+            endpoint,
             is_grpc,
             sampling_ratio: object.read("sampling_ratio", read_ratio)?.unwrap_or(1.0),
             batch_size: object.integer("batch_size")?.unwrap_or(BATCH_SIZE),
@@ -160,17 +201,49 @@ impl Telemetry {
     }
 }
 
+/// Reads where metrics go. Without an endpoint of their own, the path follows the rule of
+/// OpenTelemetry's exporters: a base, and then the path of the signal.
+fn read_metrics(
+    object: &Object<'_>,
+    traces: &Endpoint,
+    is_grpc: bool,
+) -> Result<Option<TelemetryMetrics>, Error> {
+    let interval = object.seconds("metrics_interval")?.filter(|interval| !interval.is_zero());
+    let own = object.read("metrics_endpoint", |node| Endpoint::read(node, METRICS_PATH))?;
+    let is_exponential = match object.optional("metrics_histograms") {
+        None => false,
+        Some(node) => match node.string()? {
+            "explicit" => false,
+            "exponential" => true,
+            _ => return Err(node.invalid("must be \"explicit\" or \"exponential\"")),
+        },
+    };
+    let Some(interval) = interval else { return Ok(None) };
+    let derived = || if is_grpc { Some(traces.clone()) } else { traces.of_metrics() };
+    let Some(endpoint) = own.or_else(derived) else {
+        let node = object.required("metrics_interval")?;
+        let problem = "needs a \"metrics_endpoint\", as the path of \"endpoint\" does not end with \
+                       /v1/traces";
+        return Err(node.invalid(problem));
+    };
+    Ok(Some(TelemetryMetrics { endpoint, interval, is_exponential }))
+}
+
 fn check_authorities(object: &Object<'_>, telemetry: &Telemetry) -> Result<(), Error> {
-    match object.optional("authorities").filter(|_| !telemetry.endpoint.is_tls) {
+    let Telemetry { endpoint, metrics, .. } = telemetry;
+    let has_tls = endpoint.is_tls || metrics.as_ref().is_some_and(|one| one.endpoint.is_tls);
+    match object.optional("authorities").filter(|_| !has_tls) {
         Some(node) => Err(node.invalid("needs an \"endpoint\" that begins with https://")),
         None => Ok(()),
     }
 }
 
 fn check_length(node: &Node<'_>, telemetry: &Telemetry) -> Result<(), Error> {
-    let Telemetry { endpoint, service_name, attributes, headers, .. } = telemetry;
+    let Telemetry { endpoint, service_name, attributes, headers, metrics, .. } = telemetry;
     let pairs = attributes.iter().chain(headers).flat_map(|(name, value)| [name, value]);
-    let texts = pairs.chain([&endpoint.host, &endpoint.path, service_name]);
+    let endpoints = [endpoint].into_iter().chain(metrics.iter().map(|one| &one.endpoint));
+    let texts = endpoints.flat_map(|endpoint| [&endpoint.host, &endpoint.path]);
+    let texts = texts.chain(pairs).chain([service_name]);
     let bytes: usize = texts.map(|text| text.len() + TEXT_COST).sum();
     if bytes <= MAX_BYTES {
         Ok(())
@@ -180,15 +253,24 @@ fn check_length(node: &Node<'_>, telemetry: &Telemetry) -> Result<(), Error> {
 }
 
 impl Endpoint {
-    fn read(node: &Node<'_>) -> Result<Endpoint, Error> {
+    fn read(node: &Node<'_>, default_path: &str) -> Result<Endpoint, Error> {
         let text = node.text()?;
-        Endpoint::parse(text).ok_or_else(|| {
+        Endpoint::parse(text, default_path).ok_or_else(|| {
             node.invalid("is not the URL of a server")
-                .with_hint("write \"http://127.0.0.1:4318/v1/traces\"")
+                .with_hint(format!("write \"http://127.0.0.1:4318{default_path}\""))
         })
     }
 
-    fn parse(url: &str) -> Option<Endpoint> {
+    /// Returns the endpoint of metrics on the same server. `None` if the path is not the usual one
+    /// of traces.
+    fn of_metrics(&self) -> Option<Endpoint> {
+        let at = self.path.find('?').unwrap_or(self.path.len());
+        let (path, query) = self.path.split_at(at);
+        let base = path.strip_suffix(TRACES_PATH)?;
+        Some(Endpoint { path: format!("{base}{METRICS_PATH}{query}"), ..self.clone() })
+    }
+
+    fn parse(url: &str, default_path: &str) -> Option<Endpoint> {
         let (is_tls, rest) = match url.split_once("://")? {
             ("http", rest) => (false, rest),
             ("https", rest) => (true, rest),
@@ -228,8 +310,8 @@ impl Endpoint {
             None => return None,
         };
         let path = match path {
-            "" | "/" => TRACES_PATH.to_owned(),
-            query if query.starts_with('?') => format!("{TRACES_PATH}{query}"),
+            "" | "/" => default_path.to_owned(),
+            query if query.starts_with('?') => format!("{default_path}{query}"),
             path => path.to_owned(),
         };
         Some(Endpoint { is_tls, host: host.to_owned(), port, path })
@@ -336,11 +418,47 @@ mod tests {
             ("http://[::1]x", None),
             ("http://[a]", None),
         ] {
-            let found = Endpoint::parse(url);
+            let found = Endpoint::parse(url, TRACES_PATH);
             let found =
                 found.as_ref().map(|e| (e.is_tls, e.host.as_str(), e.port, e.path.as_str()));
             assert_eq!(found, expected, "{url}");
         }
+    }
+
+    #[test]
+    fn metrics_go_beside_the_traces_or_to_their_own_server() {
+        let metrics = |endpoint: &str, protocol: &str, own: Value| {
+            let mut telemetry = json!({
+                "endpoint": endpoint, "protocol": protocol, "metrics_interval": 60,
+            });
+            telemetry.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+            read(telemetry).map(|found| found.metrics.unwrap())
+        };
+        for (endpoint, path) in [
+            ("http://a", "/v1/metrics"),
+            ("http://a/v1/traces", "/v1/metrics"),
+            ("http://a/x/v1/traces?k=/v1/traces", "/x/v1/metrics?k=/v1/traces"),
+        ] {
+            let found = metrics(endpoint, "http", json!({})).unwrap();
+            assert_eq!((found.endpoint.host.as_str(), found.endpoint.path.as_str()), ("a", path));
+            assert_eq!((found.interval, found.is_exponential), (Duration::from_secs(60), false));
+        }
+        let problem = metrics("http://a/traces", "http", json!({})).unwrap_err();
+        assert!(problem.contains("/settings/telemetry/metrics_interval: "), "{problem}");
+        assert!(problem.contains("metrics_endpoint"), "{problem}");
+        assert_eq!(metrics("http://a/traces", "grpc", json!({})).unwrap().endpoint.host, "a");
+        let own = json!({
+            "metrics_endpoint": "https://b:9/api", "metrics_histograms": "exponential",
+            "authorities": "/ca.pem",
+        });
+        let found = metrics("http://a/traces", "http", own).unwrap();
+        let Endpoint { is_tls, host, port, path } = found.endpoint;
+        assert_eq!((is_tls, host.as_str(), port, path.as_str()), (true, "b", 9, "/api"));
+        assert!(found.is_exponential);
+        let base = metrics("http://a/traces", "http", json!({"metrics_endpoint": "http://b"}));
+        assert_eq!(base.unwrap().endpoint.path, "/v1/metrics");
+        let none = json!({"endpoint": "http://a/t", "protocol": "http", "metrics_interval": 0});
+        assert_eq!(read(none).unwrap().metrics, None);
     }
 
     #[test]
@@ -363,6 +481,10 @@ mod tests {
             ("authorities", json!("/ca.pem"), "https://"),
             ("headers", json!({"a": "x".repeat(64 << 10)}), "at most 64 KiB"),
             ("slow", json!(-1), "/settings/telemetry/slow: "),
+            ("metrics_interval", json!(-1), "/settings/telemetry/metrics_interval: "),
+            ("metrics_interval", json!("10s"), "/settings/telemetry/metrics_interval: "),
+            ("metrics_endpoint", json!("a:1"), "http://127.0.0.1:4318/v1/metrics"),
+            ("metrics_histograms", json!("native"), "/settings/telemetry/metrics_histograms: "),
             ("sample_ratio", json!(1), "sampling_ratio"),
         ] {
             let problem = with(key, value.clone());

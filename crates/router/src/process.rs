@@ -10,7 +10,8 @@
 //!    certificates (`certificate_reload`), retries the parts that are out (`out`, `listeners`),
 //!    answers the supervisor's pings (`ping`), passes on what sites have used (`usage`), and
 //!    carries out commands of certificate renewal (`command`) until it stops (`shutdown`). Beside it,
-//!    questions of the control API are answered (`answers`), and metrics are written (`metrics`).
+//!    questions of the control API are answered (`answers`), and metrics are written (`metrics`)
+//!    and sent (`metrics_export`).
 
 mod answers;
 mod appeared;
@@ -33,6 +34,7 @@ mod listeners;
 mod logs;
 mod machine;
 mod metrics;
+mod metrics_export;
 mod out;
 mod out_parts;
 mod ping;

@@ -64,8 +64,8 @@ pub(crate) struct Resources<'a> {
     pub(crate) options: &'a Options,
     pub(crate) current: &'a Current,
     pub(crate) certificates: &'a Certificates,
-    /// The socket that takes spans.
-    pub(crate) spans: Option<BorrowedFd<'a>>,
+    /// The sockets that take spans and metrics.
+    pub(crate) telemetry: Option<[BorrowedFd<'a>; 2]>,
     pub(crate) log: &'a Log,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn start(
     limits: Limits,
     now: Instant,
 ) -> io::Result<Router> {
-    let Resources { options, current, certificates, spans, log } = *resources;
+    let Resources { options, current, certificates, telemetry, log } = *resources;
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
@@ -100,7 +100,8 @@ pub(crate) fn start(
     let bundles = memory_file("certificates", &certificates.encode(granted))?;
     let log = log.handle()?;
     let descriptors = [log.as_fd(), document.as_fd(), bundles.as_fd()];
-    let descriptors: Vec<_> = descriptors.into_iter().chain(spans).collect();
+    let descriptors: Vec<_> =
+        descriptors.into_iter().chain(telemetry.into_iter().flatten()).collect();
     packet::send(&socket, &hello.encode(), &descriptors)?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());

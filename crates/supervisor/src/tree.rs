@@ -10,7 +10,7 @@
 //! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them.
-//! - `telemetry`: the telemetry process, which sends the spans of routers.
+//! - `telemetry`: the telemetry process, which sends the spans and metrics of routers.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
 //!   other side.
 //! - `replacement`: another router takes the place of the current one.

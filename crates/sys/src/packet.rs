@@ -11,7 +11,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv,
-    recvmsg, sendmsg, shutdown, socketpair,
+    recvmsg, sendmsg, shutdown, socketpair, sockopt::set_socket_send_buffer_size,
 };
 
 /// Maximum length of a message between processes of the server, in bytes.
@@ -32,6 +32,12 @@ pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (sender, receiver) = pair()?;
     shutdown(&sender, Shutdown::Read)?;
     Ok((sender, receiver))
+}
+
+/// Lets a socket hold the fewest packets that the kernel permits: about six short ones on Linux.
+/// What their descriptors refer to is not limited otherwise.
+pub fn hold_few(sender: impl AsFd) -> io::Result<()> {
+    set_socket_send_buffer_size(sender, 0)
 }
 
 /// Sends one packet with descriptors. Error `AGAIN` if the socket is full.
@@ -182,6 +188,16 @@ mod tests {
         assert!(matches!(receive(&b, &mut [0; 4]).unwrap(), Received::Empty));
         let sent = (0..1_000_000).find_map(|_| send(&a, b"hello", &[]).err());
         assert_eq!(sent, Some(Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_socket_that_holds_few_packets_is_full_soon() {
+        let (sender, receiver) = one_way().unwrap();
+        hold_few(&sender).unwrap();
+        let sent = (0..1000).position(|_| send(&sender, b"hello", &[sender.as_fd()]).is_err());
+        assert!(sent.is_some_and(|sent| (1..=16).contains(&sent)), "{sent:?}");
+        assert!(matches!(receive(&receiver, &mut [0; 9]).unwrap(), Received::Packet(5, _)));
+        send(&sender, b"again", &[]).unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use tokio::io::unix::AsyncFd;
 
 use crate::packet::{self, MAX_PACKET, Received};
@@ -68,6 +68,31 @@ pub fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// As [`to_memory`], and nobody can change the bytes any more.
+pub fn to_sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("message", flags)?);
+    file.write_all(bytes)?;
+    fcntl_add_seals(&file, CONSTANT | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// Reads the bytes of a descriptor that [`to_sealed_memory`] has made. As [`from_memory`], and other
+/// files are errors, too, as to read them could take long.
+pub fn from_sealed_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
+    let memory = memory.ok_or_else(|| io::Error::other("a descriptor is missing"))?;
+    // An error for all but memfd and files of tmpfs.
+    let seals = fcntl_get_seals(&memory)?;
+    if seals.contains(CONSTANT) {
+        from_memory(Some(memory), max)
+    } else {
+        Err(io::Error::other("the memory is not sealed"))
+    }
+}
+
+/// The bytes do not change.
+const CONSTANT: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
+
 /// Reads the bytes of a descriptor that [`to_memory`] has made. A missing descriptor, one that is
 /// not a file, and more than `max` bytes are errors.
 pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
@@ -83,5 +108,26 @@ pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
         Err(io::Error::other(format!("there are more than {max} bytes")))
     } else {
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_can_change_is_not_read_as_sealed() {
+        let sealed = to_sealed_memory(b"hello").unwrap();
+        assert!(File::from(sealed.try_clone().unwrap()).write_all(b"x").is_err());
+        assert!(File::from(sealed.try_clone().unwrap()).set_len(1).is_err());
+        assert_eq!(from_sealed_memory(sealed.try_clone().ok(), 5).unwrap(), b"hello");
+        assert!(from_sealed_memory(sealed.try_clone().ok(), 4).is_err());
+        for other in [to_memory(b"hello").unwrap(), File::open("/etc/passwd").unwrap().into()] {
+            assert!(from_sealed_memory(Some(other), 100).is_err());
+        }
+        let (end, _) = packet::pair().unwrap();
+        assert!(from_sealed_memory(Some(end), 100).is_err());
+        assert!(from_sealed_memory(None, 100).is_err());
+        assert_eq!(from_memory(Some(sealed), 5).unwrap(), b"hello");
     }
 }

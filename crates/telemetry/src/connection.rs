@@ -9,8 +9,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use howdah_dns as names;
 use howdah_text::base64;
-use howdah_tls::AnonymousClient;
-use howdah_wire::messages::TelemetryRoute;
 use http::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TE, USER_AGENT,
 };
@@ -24,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::otlp::{self, RpcStatus};
+use crate::target::Target;
 
 /// Maximum time to find the server, connect and shake hands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,9 +39,6 @@ const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum pause that a server can ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Path of the method of gRPC.
-const GRPC_EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-
 const AGENT: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Length of the head of a message of gRPC: a flag and the length.
@@ -51,6 +47,8 @@ const GRPC_HEAD_BYTES: usize = 5;
 /// Reason why a message was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
+    /// There is no answer: the connection is not there, or has failed.
+    NoAnswer(String),
     /// Another attempt may succeed, after this pause if the server asks for one.
     Temporary(String, Option<Duration>),
     /// The server refuses the message.
@@ -58,19 +56,22 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    fn temporary(problem: impl ToString) -> Failure {
-        Failure::Temporary(problem.to_string(), None)
+    fn no_answer(problem: impl ToString) -> Failure {
+        Failure::NoAnswer(problem.to_string())
     }
 
     /// Returns the problem.
     pub(crate) fn problem(&self) -> &str {
         match self {
-            Failure::Temporary(problem, _) | Failure::Permanent(problem) => problem,
+            Failure::NoAnswer(problem)
+            | Failure::Temporary(problem, _)
+            | Failure::Permanent(problem) => problem,
         }
     }
 }
 
-/// Spans that the server has refused in a message that it has taken, with the reason.
+/// Number of spans or data points that the server has refused in a message that it has taken, with
+/// the reason.
 pub(crate) type Refused = Option<(i64, String)>;
 
 /// A connection. It is closed when it is dropped.
@@ -94,22 +95,20 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects to a server. `tls` is the client of TLS, if the connection has it.
-    pub(crate) async fn open(
-        route: &TelemetryRoute,
-        tls: Option<&AnonymousClient>,
-    ) -> Result<Connection, Failure> {
+    /// Connects to a server.
+    pub(crate) async fn open(target: &Target) -> Result<Connection, Failure> {
         let opening = async {
-            let stream = connect(route).await?;
+            let tls = target.tls.as_ref().map_err(Failure::no_answer)?;
+            let stream = connect(target).await?;
             let _ = stream.set_nodelay(true);
             let stream: Box<dyn Stream> = match tls {
                 Some(client) => {
-                    let connected = client.connect(stream, &route.host).await;
-                    Box::new(connected.map_err(Failure::temporary)?)
+                    let connected = client.connect(stream, &target.server.host).await;
+                    Box::new(connected.map_err(Failure::no_answer)?)
                 }
                 None => Box::new(stream),
             };
-            if route.is_grpc {
+            if target.route.is_grpc {
                 Connection::grpc(stream).await
             } else {
                 Connection::http1(stream).await
@@ -118,7 +117,7 @@ impl Connection {
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, opening).await;
         opened.unwrap_or_else(|_| {
             let seconds = CONNECT_TIMEOUT.as_secs();
-            Err(Failure::temporary(format_args!("no connection within {seconds} s")))
+            Err(Failure::no_answer(format_args!("no connection within {seconds} s")))
         })
     }
 
@@ -126,7 +125,7 @@ impl Connection {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MAX_HEAD_BYTES);
         let (sender, connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(Failure::temporary)?;
+            builder.handshake(TokioIo::new(stream)).await.map_err(Failure::no_answer)?;
         // The sender learns of its end, too.
         let driver = spawn_local(async move { drop(connection.await) }).abort_handle();
         Ok(Connection { sender: Sender::Http1(sender), driver })
@@ -138,7 +137,7 @@ impl Connection {
             .max_header_list_size(MAX_HEAD_BYTES as u32)
             .handshake(stream)
             .await
-            .map_err(Failure::temporary)?;
+            .map_err(Failure::no_answer)?;
         let driver = spawn_local(async move { drop(connection.await) }).abort_handle();
         Ok(Connection { sender: Sender::Grpc(sender), driver })
     }
@@ -146,37 +145,38 @@ impl Connection {
     /// Sends a message.
     pub(crate) async fn export(
         &mut self,
-        route: &TelemetryRoute,
+        target: &Target,
         message: Bytes,
     ) -> Result<Refused, Failure> {
         match &mut self.sender {
-            Sender::Http1(sender) => post(sender, route, message).await,
-            Sender::Grpc(sender) => call(sender, route, message).await,
+            Sender::Http1(sender) => post(sender, target, message).await,
+            Sender::Grpc(sender) => call(sender, target, message).await,
         }
     }
 }
 
 /// Connects to one of the server's addresses.
-async fn connect(route: &TelemetryRoute) -> Result<TcpStream, Failure> {
-    let servers: Vec<SocketAddr> =
-        route.resolver.iter().filter_map(|address| address.parse().ok()).collect();
-    let addresses = names::addresses(&route.host, &servers).await.map_err(Failure::temporary)?;
+async fn connect(target: &Target) -> Result<TcpStream, Failure> {
+    let resolver = target.route.resolver.iter();
+    let resolver: Vec<SocketAddr> = resolver.filter_map(|one| one.parse().ok()).collect();
+    let addresses =
+        names::addresses(&target.server.host, &resolver).await.map_err(Failure::no_answer)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
-        match TcpStream::connect(SocketAddr::new(address, route.port)).await {
+        match TcpStream::connect(SocketAddr::new(address, target.server.port)).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
     Err(match last.kind() {
-        io::ErrorKind::ConnectionRefused => Failure::temporary("the connection is refused"),
-        _ => Failure::temporary(last),
+        io::ErrorKind::ConnectionRefused => Failure::no_answer("the connection is refused"),
+        _ => Failure::no_answer(last),
     })
 }
 
 /// Adds the fields of the document.
-fn add_fields(fields: &mut HeaderMap, route: &TelemetryRoute) {
-    for (name, value) in &route.headers {
+fn add_fields(fields: &mut HeaderMap, target: &Target) {
+    for (name, value) in &target.route.headers {
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
         {
@@ -185,35 +185,29 @@ fn add_fields(fields: &mut HeaderMap, route: &TelemetryRoute) {
     }
 }
 
-/// Returns the value of `Host`.
-fn authority(route: &TelemetryRoute) -> String {
-    let TelemetryRoute { host, port, .. } = route;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// Sends a message over HTTP/1.1.
 async fn post(
     sender: &mut http1::SendRequest<Full<Bytes>>,
-    route: &TelemetryRoute,
+    target: &Target,
     message: Bytes,
 ) -> Result<Refused, Failure> {
-    sender.ready().await.map_err(Failure::temporary)?;
+    sender.ready().await.map_err(Failure::no_answer)?;
     let unwritable = |error: http::Error| Failure::Permanent(error.to_string());
     let mut request = Request::builder()
         .method(Method::POST)
-        .uri(&route.path)
-        .header(HOST, authority(route))
+        .uri(&target.server.path)
+        .header(HOST, target.authority())
         .header(USER_AGENT, AGENT)
         .header(CONTENT_TYPE, "application/x-protobuf")
         .header(CONTENT_LENGTH, message.len())
         .header(ACCEPT_ENCODING, "identity")
         .body(Full::new(message))
         .map_err(unwritable)?;
-    add_fields(request.headers_mut(), route);
-    let response = sender.send_request(request).await.map_err(Failure::temporary)?;
+    add_fields(request.headers_mut(), target);
+    let response = sender.send_request(request).await.map_err(Failure::no_answer)?;
     let (head, body) = response.into_parts();
     let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
-    let body = body.map_err(Failure::temporary)?.to_bytes();
+    let body = body.map_err(|error| Failure::Temporary(error.to_string(), None))?.to_bytes();
     if head.status.is_success() {
         return Ok(otlp::refused(&body));
     }
@@ -241,14 +235,14 @@ fn retry_after(fields: &HeaderMap) -> Option<Duration> {
 /// Sends a message as a call of gRPC.
 async fn call(
     sender: &mut h2::client::SendRequest<Bytes>,
-    route: &TelemetryRoute,
+    target: &Target,
     message: Bytes,
 ) -> Result<Refused, Failure> {
-    poll_fn(|context| sender.poll_ready(context)).await.map_err(Failure::temporary)?;
+    poll_fn(|context| sender.poll_ready(context)).await.map_err(Failure::no_answer)?;
     let uri = Uri::builder()
-        .scheme(if route.is_tls { "https" } else { "http" })
-        .authority(authority(route))
-        .path_and_query(GRPC_EXPORT)
+        .scheme(if target.server.is_tls { "https" } else { "http" })
+        .authority(target.authority())
+        .path_and_query(target.signal.method())
         .build();
     let unwritable = |error: http::Error| Failure::Permanent(error.to_string());
     let mut request = Request::builder()
@@ -259,16 +253,16 @@ async fn call(
         .header(USER_AGENT, AGENT)
         .body(())
         .map_err(unwritable)?;
-    add_fields(request.headers_mut(), route);
+    add_fields(request.headers_mut(), target);
     let (response, mut sending) =
-        sender.send_request(request, false).map_err(Failure::temporary)?;
+        sender.send_request(request, false).map_err(Failure::no_answer)?;
     let mut body = BytesMut::with_capacity(GRPC_HEAD_BYTES + message.len());
     body.extend_from_slice(&[0]);
     body.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
     body.extend_from_slice(&message);
     // It goes out as the windows of the server permit.
-    sending.send_data(body.freeze(), true).map_err(Failure::temporary)?;
-    let (head, mut body) = response.await.map_err(Failure::temporary)?.into_parts();
+    sending.send_data(body.freeze(), true).map_err(Failure::no_answer)?;
+    let (head, mut body) = response.await.map_err(Failure::no_answer)?.into_parts();
     if head.status != StatusCode::OK {
         let problem = format!("status {}", head.status.as_u16());
         // As of gRPC's mapping of statuses of proxies.
@@ -279,17 +273,17 @@ async fn call(
     }
     let mut answer = Vec::new();
     while let Some(data) = body.data().await {
-        let data = data.map_err(Failure::temporary)?;
+        let data = data.map_err(Failure::no_answer)?;
         let _ = body.flow_control().release_capacity(data.len());
         answer.extend_from_slice(&data);
         if answer.len() > MAX_BODY_BYTES {
-            return Err(Failure::temporary("the response is too long"));
+            return Err(Failure::Temporary("the response is too long".to_owned(), None));
         }
     }
     let trailer = if body.is_end_stream() {
         None
     } else {
-        body.trailers().await.map_err(Failure::temporary)?
+        body.trailers().await.map_err(Failure::no_answer)?
     };
     // A response without messages may have all in its head.
     grpc_result(trailer.as_ref().unwrap_or(&head.headers), &answer)
@@ -306,7 +300,7 @@ const RETRYABLE_WITH_PAUSE: u32 = 8;
 fn grpc_result(fields: &HeaderMap, answer: &[u8]) -> Result<Refused, Failure> {
     let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
     let Some(code) = text("grpc-status").and_then(|code| code.parse::<u32>().ok()) else {
-        return Err(Failure::temporary("the response has no grpc-status"));
+        return Err(Failure::Temporary("the response has no grpc-status".to_owned(), None));
     };
     if code == 0 {
         let message = answer.get(GRPC_HEAD_BYTES..).unwrap_or_default();

@@ -1,43 +1,26 @@
 //! Sends spans, message by message, and tries again where OTLP permits it.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_tls::AnonymousClient;
-use howdah_wire::messages::TelemetryRoute;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Connection, Failure};
+use crate::connection::Refused;
+use crate::delivery::{Delivery, Pauses};
 use crate::otlp;
 use crate::queue::Queue;
 use crate::report::Report;
+use crate::target::Target;
 
 /// Maximum time for which a span waits for others of its message.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// Maximum time of an attempt after the connection.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// First pause before another attempt; each further one is twice as long.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-
-/// Maximum pause that the server has not asked for.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
-
 /// Maximum time for which a message is tried again. Then its spans are lost, so that a server which
 /// refuses one message does not get only old ones.
 const MAX_TRYING_TIME: Duration = Duration::from_secs(300);
-
-/// A server, and how to connect to it.
-pub(crate) struct Target {
-    pub(crate) route: TelemetryRoute,
-    /// The client of TLS; an error is why there is none.
-    tls: Result<Option<AnonymousClient>, String>,
-}
 
 /// State that the exporter shares with the receiver of spans.
 pub(crate) struct Shared {
@@ -51,45 +34,16 @@ pub(crate) struct Shared {
     pub(crate) report: Report,
 }
 
-impl Target {
-    /// Creates the target of a server. `authorities`: the file that the document names.
-    pub(crate) fn new(route: TelemetryRoute, authorities: Option<OwnedFd>) -> Target {
-        let tls = if route.is_tls {
-            let protocol: &[u8] = if route.is_grpc { b"h2" } else { b"http/1.1" };
-            let client = match &route.authorities {
-                Some(path) => AnonymousClient::of_file(path, authorities)
-                    .map_err(|problem| format!("\"authorities\": {problem}")),
-                None => AnonymousClient::of_system(),
-            };
-            client.map(|client| Some(client.speaking(protocol)))
-        } else {
-            Ok(None)
-        };
-        Target { route, tls }
-    }
-
-    /// Returns the server's name in messages.
-    fn name(&self) -> String {
-        let TelemetryRoute { host, port, is_tls, .. } = &self.route;
-        let scheme = if *is_tls { "https" } else { "http" };
-        if host.contains(':') {
-            format!("{scheme}://[{host}]:{port}")
-        } else {
-            format!("{scheme}://{host}:{port}")
-        }
-    }
-}
-
 /// Sends spans until no more follow and all are sent, or lost.
 pub(crate) async fn run(shared: &Shared) {
-    let mut connection = None;
+    let mut delivery = Delivery::default();
     while let Some((target, spans)) = next_batch(shared).await {
         shared.sending.set(spans.len() as u64);
-        let message = otlp::encode(&target.route.attributes, &spans);
-        let is_sent =
-            deliver(shared, &target, &mut connection, Bytes::from(message), spans.len()).await;
+        let message = otlp::spans::encode(&target.route.attributes, &spans);
+        let message = Bytes::from(message);
+        let taker = deliver(shared, target, &mut delivery, message, spans.len()).await;
         shared.sending.set(0);
-        if is_sent {
+        if let Some(target) = taker {
             shared.report.succeeded(&target.name(), shared.queue.lost());
         }
     }
@@ -120,109 +74,46 @@ async fn next_batch(shared: &Shared) -> Option<(Rc<Target>, Vec<Box<[u8]>>)> {
     }
 }
 
-/// A connection, and the server that it leads to.
-type Open = Option<(Rc<Target>, Connection)>;
-
-/// Sends a message, again and again if need be. Returns true if the server has taken it; otherwise
-/// its spans are lost.
+/// Sends a message, again and again if need be. Returns the server that has taken it; otherwise its
+/// spans are lost.
 async fn deliver(
     shared: &Shared,
-    target: &Rc<Target>,
-    open: &mut Open,
+    mut target: Rc<Target>,
+    delivery: &mut Delivery,
     message: Bytes,
     spans: usize,
-) -> bool {
-    let (started, mut pause) = (Instant::now(), MIN_PAUSE);
-    // The server may have changed meanwhile.
-    let mut target = Rc::clone(target);
+) -> Option<Rc<Target>> {
+    let (started, mut pauses) = (Instant::now(), Pauses::default());
     loop {
-        let failure = match attempt(shared, &target, open, message.clone()).await {
-            Ok(()) => return true,
+        let failure = match delivery.attempt(&target, message.clone()).await {
+            Ok(refused) => {
+                count_refused(shared, &target, refused);
+                return Some(target);
+            }
             Err(failure) => failure,
         };
         let queue = &shared.queue;
-        let is_last = match &failure {
-            Failure::Permanent(_) => true,
-            Failure::Temporary(..) => {
-                queue.is_finishing.get() || started.elapsed() >= MAX_TRYING_TIME
-            }
-        };
-        if is_last {
+        let is_over = || queue.is_finishing.get() || started.elapsed() >= MAX_TRYING_TIME;
+        let pause = pauses.after(&failure).filter(|_| !is_over());
+        if pause.is_none() {
             queue.lose(spans as u64);
         }
         shared.report.failed(&target.name(), failure.problem(), queue.lost(), Instant::now());
-        let Failure::Temporary(_, wanted) = failure else { return false };
-        if is_last {
-            return false;
-        }
-        let wait = wanted.unwrap_or(pause);
-        pause = (2 * pause).min(MAX_PAUSE);
         tokio::select! {
-            () = sleep(wait) => {}
+            () = sleep(pause?) => {}
             () = shared.interrupted.notified() => {}
         }
+        // The server may have changed meanwhile.
         if let Some(current) = &*shared.target.borrow() {
             target = Rc::clone(current);
         }
     }
 }
 
-/// Sends a message once. A connection that was kept may have been closed by the server meanwhile;
-/// then another one follows at once.
-async fn attempt(
-    shared: &Shared,
-    target: &Rc<Target>,
-    open: &mut Open,
-    message: Bytes,
-) -> Result<(), Failure> {
-    let tls = match &target.tls {
-        Ok(client) => client.as_ref(),
-        Err(problem) => return Err(Failure::Temporary(problem.clone(), None)),
-    };
-    let kept = open.take_if(|(known, _)| Rc::ptr_eq(known, target));
-    *open = None;
-    let mut result = None;
-    if let Some((_, mut connection)) = kept {
-        result = Some(export(&mut connection, target, message.clone()).await);
-        if matches!(result, Some(Ok(_))) {
-            *open = Some((Rc::clone(target), connection));
-        }
-    }
-    let result = match result {
-        // It may be that of the server, which then answers the same again.
-        None | Some(Err(Failure::Temporary(_, None))) => {
-            let mut connection = Connection::open(&target.route, tls).await?;
-            let result = export(&mut connection, target, message).await;
-            *open = Some((Rc::clone(target), connection));
-            result
-        }
-        Some(result) => result,
-    };
-    match result {
-        Ok(refused) => {
-            if let Some((refused, reason)) = refused {
-                // The number is the server's claim.
-                let refused = u64::try_from(refused).unwrap_or(0).min(shared.sending.get());
-                shared.queue.lose(refused);
-                shared.report.partly_refused(&target.name(), refused, &reason, Instant::now());
-            }
-            Ok(())
-        }
-        Err(failure) => {
-            *open = None;
-            Err(failure)
-        }
-    }
-}
-
-async fn export(
-    connection: &mut Connection,
-    target: &Target,
-    message: Bytes,
-) -> Result<crate::connection::Refused, Failure> {
-    let exported = timeout(EXPORT_TIMEOUT, connection.export(&target.route, message)).await;
-    exported.unwrap_or_else(|_| {
-        let seconds = EXPORT_TIMEOUT.as_secs();
-        Err(Failure::Temporary(format!("no answer within {seconds} s"), None))
-    })
+fn count_refused(shared: &Shared, target: &Target, refused: Refused) {
+    let Some((refused, reason)) = refused else { return };
+    // The number is the server's claim.
+    let refused = u64::try_from(refused).unwrap_or(0).min(shared.sending.get());
+    shared.queue.lose(refused);
+    shared.report.partly_refused(&target.name(), refused, &reason, Instant::now());
 }

@@ -1,4 +1,4 @@
-//! The process: takes messages of the supervisor, and spans of routers.
+//! The process: takes messages of the supervisor, and spans and metrics of routers.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,12 +12,14 @@ use howdah_wire::messages::ToTelemetry;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::export::{self, Shared, Target};
+use crate::export::{self, Shared};
+use crate::metrics::MetricsState;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::socket::Socket;
+use crate::target::{Signal, Target};
 
-/// Maximum time for the last spans.
+/// Maximum time for the last spans and metrics.
 const FINISH_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the process on the socket that the supervisor has passed. Returns the exit status.
@@ -31,36 +33,43 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
     let Some((ToTelemetry::Hello { sandbox }, descriptors)) = first else {
         return Err(io::Error::other("the supervisor's first message is not Hello"));
     };
-    let spans = descriptors.into_iter().next();
-    let spans = Socket::new(spans.ok_or_else(|| io::Error::other("there is no socket of spans"))?)?;
+    let mut descriptors = descriptors.into_iter();
+    let mut socket = || {
+        let socket = descriptors.next().ok_or_else(|| io::Error::other("a socket is missing"))?;
+        Socket::new(socket)
+    };
+    let (spans, metrics) = (socket()?, socket()?);
     if sandbox {
         unprivileged::enter(unprivileged::FILES_OF_CLIENTS);
     }
+    let log = Rc::new(Log::standard_error()?);
     let shared = Rc::new(Shared {
         queue: Queue::default(),
         sending: Default::default(),
         target: Default::default(),
         interrupted: Notify::new(),
-        report: Report::new(Log::standard_error()?),
+        report: Report::new(Rc::clone(&log), Signal::Spans),
     });
-    let exporter = {
-        let shared = Rc::clone(&shared);
-        spawn_local(async move { export::run(&shared).await })
+    let newest = Rc::new(MetricsState::new(Report::new(Rc::clone(&log), Signal::Metrics)));
+    let exporters = {
+        let (shared, newest) = (Rc::clone(&shared), Rc::clone(&newest));
+        spawn_local(async move { tokio::join!(newest.run(), export::run(&shared)) })
     };
     loop {
         tokio::select! {
             biased;
             message = supervisor.message() => match message? {
                 Some((ToTelemetry::Configure { route }, files)) => {
-                    let target = Target::new(route, files.into_iter().next());
+                    let (target, target_of_metrics) = Target::of(route, files.into_iter().next());
+                    newest.set_target(target_of_metrics);
                     shared.target.replace(Some(Rc::new(target)));
                     shared.queue.changed.notify_one();
                     shared.interrupted.notify_one();
                 }
                 Some((ToTelemetry::Reopened {}, files)) => {
-                    let Some(log) = files.into_iter().next() else { continue };
-                    process::set_output_streams(log.as_fd(), log.as_fd())?;
-                    shared.report.log().reopen(log);
+                    let Some(file) = files.into_iter().next() else { continue };
+                    process::set_output_streams(file.as_fd(), file.as_fd())?;
+                    log.reopen(file);
                 }
                 Some((ToTelemetry::Finish {}, _)) => break,
                 Some((ToTelemetry::Hello { .. }, _)) => {
@@ -72,15 +81,23 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
                 Some((packet, _)) => shared.queue.add(&packet),
                 None => break,
             },
+            packet = metrics.receive() => match packet? {
+                Some((packet, descriptors)) => newest.add(&packet, descriptors),
+                None => break,
+            },
         }
     }
-    while let Some(packet) = spans.receive_now() {
+    while let Some((packet, _)) = spans.receive_now() {
         shared.queue.add(&packet);
     }
+    while let Some((packet, descriptors)) = metrics.receive_now() {
+        newest.add(&packet, descriptors);
+    }
+    newest.finish();
     shared.queue.is_finishing.set(true);
     shared.queue.changed.notify_one();
     shared.interrupted.notify_one();
-    if tokio::time::timeout(FINISH_TIME, exporter).await.is_err() {
+    if tokio::time::timeout(FINISH_TIME, exporters).await.is_err() {
         shared.queue.lose(shared.sending.get() + shared.queue.len() as u64);
     }
     shared.report.ended(shared.queue.lost());

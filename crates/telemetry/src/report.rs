@@ -1,40 +1,40 @@
-//! Lines of the log about a server that takes no spans.
+//! Lines of the log about a server that takes no spans, or no metrics.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 
-/// Minimum time between two lines about failures, and between two about refused spans.
+use crate::target::Signal;
+
+/// Minimum time between two lines about failures, and between two about refused spans or metrics.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The log, and what it says already.
+/// The log, and what it says already about a signal.
 #[derive(Debug)]
 pub(crate) struct Report {
-    log: Log,
+    log: Rc<Log>,
+    signal: Signal,
     /// Time of the last line about a failure.
     failure_logged_at: Cell<Option<Instant>>,
-    /// The log says that the server takes no spans.
+    /// The log says that the server takes none.
     is_failing: Cell<bool>,
     /// Number of lost spans that the log knows.
     logged: Cell<u64>,
-    /// The last message with which the server has refused some of the spans, and its time.
+    /// The last message with which the server has refused a part, and its time.
     refused: RefCell<Option<(String, Instant)>>,
 }
 
 impl Report {
     /// Creates the report to a log.
-    pub(crate) fn new(log: Log) -> Report {
+    pub(crate) fn new(log: Rc<Log>, signal: Signal) -> Report {
         let (failure_logged_at, is_failing, logged, refused) = Default::default();
-        Report { log, failure_logged_at, is_failing, logged, refused }
+        Report { log, signal, failure_logged_at, is_failing, logged, refused }
     }
 
-    /// Returns the log.
-    pub(crate) fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// Reports that the server has not taken a message. `lost` is the number of all lost spans.
+    /// Reports that the server has not taken a message. `lost` is the number of all lost spans;
+    /// metrics do not get lost as long as newer ones follow.
     pub(crate) fn failed(&self, server: &str, problem: &str, lost: u64, now: Instant) {
         // A server that takes every second message must not fill the log either.
         if is_recent(self.failure_logged_at.get(), now) {
@@ -42,12 +42,14 @@ impl Report {
         }
         self.failure_logged_at.set(Some(now));
         self.is_failing.set(true);
-        let lost = match self.newly_lost(lost) {
-            0 => "spans wait for it".to_owned(),
-            one => format!("{one} spans are lost"),
+        let lost = match (self.newly_lost(lost), self.signal) {
+            (0, Signal::Spans) => "spans wait for it".to_owned(),
+            (0, Signal::Metrics) => "the newest wait for it".to_owned(),
+            (lost, signal) => format!("{lost} {} are lost", signal.name()),
         };
+        let signal = self.signal.name();
         let line = format_args!(
-            "telemetry: {server} takes no spans: {problem}; {lost} (\"settings/telemetry\")"
+            "telemetry: {server} takes no {signal}: {problem}; {lost} (\"settings/telemetry\")"
         );
         self.log.write(Level::Warn, line);
     }
@@ -57,20 +59,26 @@ impl Report {
         if !self.is_failing.replace(false) {
             return;
         }
-        let lost = self.newly_lost(lost);
-        let line = format_args!("telemetry: {server} takes spans again; {lost} more were lost");
+        let (lost, signal) = (self.newly_lost(lost), self.signal.name());
+        let lost = match self.signal {
+            Signal::Spans => format!("; {lost} more were lost"),
+            Signal::Metrics => String::new(),
+        };
+        let line = format_args!("telemetry: {server} takes {signal} again{lost}");
         self.log.write(Level::Notice, line);
     }
 
-    /// Reports that the server has refused some spans of a message that it has taken; a reason that
-    /// is repeated is reported once. Without refused spans, it is a warning of the server.
+    /// Reports that the server has refused some spans or data points of a message that it has taken;
+    /// a reason that is repeated is reported once. Without refused ones, it is a warning of the
+    /// server.
     pub(crate) fn partly_refused(&self, server: &str, refused: u64, reason: &str, now: Instant) {
         let mut last = self.refused.borrow_mut();
         let is_known =
             last.as_ref().is_some_and(|(known, at)| known == reason || is_recent(Some(*at), now));
         if !is_known {
             *last = Some((reason.to_owned(), now));
-            let line = format_args!("telemetry: {server} has refused {refused} spans: {reason}");
+            let signal = self.signal.name();
+            let line = format_args!("telemetry: {server} has refused {refused} {signal}: {reason}");
             self.log.write(Level::Warn, line);
         }
     }
@@ -110,7 +118,9 @@ mod tests {
     #[test]
     fn a_server_that_takes_every_second_message_does_not_fill_the_log() {
         let mut file = tempfile::tempfile().unwrap();
-        let report = Report::new(Log::new(File::into(file.try_clone().unwrap())));
+        let log = Rc::new(Log::new(File::into(file.try_clone().unwrap())));
+        let (report, metrics) =
+            (Report::new(Rc::clone(&log), Signal::Spans), Report::new(log, Signal::Metrics));
         let start = Instant::now();
         for message in 0..100 {
             let now = start + Duration::from_millis(message);
@@ -122,6 +132,8 @@ mod tests {
         report.succeeded("http://a", 100);
         report.ended(101);
         report.ended(101);
+        metrics.failed("http://a", "status 500", 0, start);
+        metrics.succeeded("http://a", 0);
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
@@ -129,6 +141,8 @@ mod tests {
         assert_eq!(count("takes no spans: status 500"), 2, "{text}");
         assert_eq!(count("takes spans again; 0 more were lost"), 2, "{text}");
         assert_eq!(count("has refused 1 spans: span"), 1, "{text}");
+        assert_eq!(count("takes no metrics: status 500; the newest wait for it"), 1, "{text}");
+        assert_eq!(count("takes metrics again\n"), 1, "{text}");
         assert_eq!(count("100 spans are lost (\"settings"), 1, "{text}");
         assert_eq!(count("1 spans are lost: the server has not taken them"), 1, "{text}");
     }

@@ -1,4 +1,4 @@
-//! The socket to the supervisor, and the one of spans.
+//! The socket to the supervisor, and those of spans and metrics.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,9 +34,9 @@ impl Socket {
     }
 
     /// Receives a packet that is there already.
-    pub(crate) fn receive_now(&self) -> Option<Vec<u8>> {
+    pub(crate) fn receive_now(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
         match packet::receive_next(self.0.get_ref(), MAX_MESSAGE) {
-            Ok((Received::Packet(..), packet)) => Some(packet),
+            Ok((Received::Packet(_, descriptors), packet)) => Some((packet, descriptors)),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@
 //! - [`profile`]: the order to sample the script of a request, and its samples.
 //! - [`stream`]: responses of workers to router threads.
 //! - [`frame`]: frames of a response.
-//! - [`spans`]: spans of traces, from the router to the telemetry process.
+//! - [`spans`]: spans of traces, from the router to the telemetry process; [`metrics`]: metrics there.
 //! - [`messages`]: messages between router, control process, supervisor, prototypes and workers.
 //! - [`fastcgi`]: FastCGI records.
 //! - [`dns`]: DNS queries for addresses, and their responses.
@@ -23,6 +23,7 @@ pub mod dns;
 pub mod fastcgi;
 pub mod frame;
 pub mod messages;
+pub mod metrics;
 pub mod php_values;
 pub mod profile;
 #[cfg(feature = "prometheus")]

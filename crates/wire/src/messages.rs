@@ -52,7 +52,7 @@ pub use self::spec::{
     ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, ResourceLimits,
     SERVER_GROUP, Sandbox, WorkerScript,
 };
-pub use self::telemetry::{TelemetryRoute, ToTelemetry};
+pub use self::telemetry::{MetricsRoute, OtlpServer, TelemetryRoute, ToTelemetry};
 pub use self::template::{FromTemplate, ToTemplate};
 pub use self::usage::{MAX_SITE_NAME, SiteUsed, Usage};
 pub use self::worker::ToWorker;

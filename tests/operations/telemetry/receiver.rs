@@ -8,10 +8,16 @@ use std::thread;
 
 use bytes::Bytes;
 use harness::{eventually, free_listener};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
@@ -19,6 +25,9 @@ use prost::Message;
 #[derive(Default)]
 struct State {
     spans: Mutex<Vec<Span>>,
+    metrics: Mutex<Vec<Metric>>,
+    /// Paths of the messages.
+    paths: Mutex<Vec<String>>,
     resources: Mutex<Vec<Vec<(String, String)>>>,
     /// Fields of the requests: lower-case names and values.
     fields: Mutex<Vec<(String, String)>>,
@@ -87,6 +96,16 @@ impl Receiver {
         self.state.spans.lock().unwrap().clone()
     }
 
+    /// Returns all metrics with a name, in the order in which they have arrived.
+    pub fn metrics(&self, name: &str) -> Vec<Metric> {
+        let metrics = self.state.metrics.lock().unwrap();
+        metrics.iter().filter(|metric| metric.name == name).cloned().collect()
+    }
+
+    pub fn paths(&self) -> Vec<String> {
+        self.state.paths.lock().unwrap().clone()
+    }
+
     pub fn resources(&self) -> Vec<Vec<(String, String)>> {
         self.state.resources.lock().unwrap().clone()
     }
@@ -107,17 +126,19 @@ impl Receiver {
 }
 
 impl State {
-    /// Takes a message. `None` if the receiver is busy; else its answer.
-    fn take(&self, message: &[u8]) -> Option<Vec<u8>> {
+    /// Takes a message for a path. `None` if the receiver is busy; else its answer.
+    fn take(&self, path: &str, message: &[u8]) -> Option<Vec<u8>> {
         let busy = self.busy.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         if busy.is_ok() {
             return None;
         }
+        self.paths.lock().unwrap().push(path.to_owned());
+        if path.to_ascii_lowercase().contains("metrics") {
+            return Some(self.take_metrics(message));
+        }
         let request = ExportTraceServiceRequest::decode(message).expect("a message of OTLP");
         for resource in request.resource_spans {
-            let attributes = resource.resource.unwrap().attributes.into_iter();
-            let texts = attributes.map(|one| (one.key, text(one.value.and_then(|v| v.value))));
-            self.resources.lock().unwrap().push(texts.collect());
+            self.take_resource(resource.resource);
             let scopes = resource.scope_spans.into_iter();
             self.spans.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
         }
@@ -127,6 +148,24 @@ impl State {
         };
         let partial_success = self.warns.load(SeqCst).then_some(warning);
         Some(ExportTraceServiceResponse { partial_success }.encode_to_vec())
+    }
+}
+
+impl State {
+    fn take_metrics(&self, message: &[u8]) -> Vec<u8> {
+        let request = ExportMetricsServiceRequest::decode(message).expect("a message of OTLP");
+        for resource in request.resource_metrics {
+            self.take_resource(resource.resource);
+            let scopes = resource.scope_metrics.into_iter();
+            self.metrics.lock().unwrap().extend(scopes.flat_map(|scope| scope.metrics));
+        }
+        ExportMetricsServiceResponse::default().encode_to_vec()
+    }
+
+    fn take_resource(&self, resource: Option<Resource>) {
+        let attributes = resource.unwrap().attributes.into_iter();
+        let texts = attributes.map(|one| (one.key, text(one.value.and_then(|v| v.value))));
+        self.resources.lock().unwrap().push(texts.collect());
     }
 }
 
@@ -140,7 +179,12 @@ fn text(value: Option<Value>) -> String {
 
 /// Returns an attribute of a span as text.
 pub fn attribute(span: &Span, name: &str) -> Option<String> {
-    let found = span.attributes.iter().find(|one| one.key == name)?;
+    value(&span.attributes, name)
+}
+
+/// Returns the value of an attribute as text.
+pub fn value(attributes: &[KeyValue], name: &str) -> Option<String> {
+    let found = attributes.iter().find(|one| one.key == name)?;
     Some(text(found.value.clone().and_then(|value| value.value)))
 }
 
@@ -152,7 +196,8 @@ fn serve_http(mut stream: TcpStream, state: &State) {
     while let Some(head) = harness::backends::read_head(&mut stream) {
         let head = String::from_utf8(head).unwrap();
         let mut length = 0;
-        assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+        let path = head.strip_prefix("POST ").and_then(|rest| rest.split(' ').next()).unwrap();
+        assert!(path.ends_with("/v1/traces") || path.ends_with("/v1/metrics"), "{head}");
         for line in head.lines().skip(1) {
             let Some((name, value)) = line.split_once(": ") else { continue };
             let name = name.to_ascii_lowercase();
@@ -163,7 +208,7 @@ fn serve_http(mut stream: TcpStream, state: &State) {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
-        let (status, answer) = match state.take(&body) {
+        let (status, answer) = match state.take(path, &body) {
             Some(answer) => ("200 OK", answer),
             None => ("503 Busy\r\nRetry-After: 0", Vec::new()),
         };
@@ -185,8 +230,12 @@ fn serve_grpc(stream: TcpStream, state: &State) {
         let stream = tokio::net::TcpStream::from_std(stream).unwrap();
         let mut connection = h2::server::handshake(stream).await.unwrap();
         while let Some(Ok((request, mut respond))) = connection.accept().await {
-            let path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-            assert_eq!(request.uri().path(), path);
+            let path = request.uri().path().to_owned();
+            assert!(
+                path == "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+                    || path == "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+                "{path}"
+            );
             let (head, mut body) = request.into_parts();
             for (name, value) in &head.headers {
                 let value = value.to_str().unwrap().to_owned();
@@ -203,7 +252,7 @@ fn serve_grpc(stream: TcpStream, state: &State) {
                 }
                 let [0, a, b, c, d, rest @ ..] = &message[..] else { panic!() };
                 assert_eq!(u32::from_be_bytes([*a, *b, *c, *d]) as usize, rest.len());
-                let answer = state.take(rest);
+                let answer = state.take(&path, rest);
                 let head = http::Response::builder().header("content-type", "application/grpc");
                 let mut sending = respond.send_response(head.body(()).unwrap(), false).unwrap();
                 let mut trailer = http::HeaderMap::new();

@@ -51,6 +51,8 @@ pub(super) struct ControlThread {
     pub(super) usage: Rc<UsageReports>,
     /// Requests for metrics, until the event loop takes them.
     pub(super) metrics_requests: Option<UnboundedReceiver<MetricsRequest>>,
+    /// The socket of the telemetry process for metrics, until the event loop takes it.
+    pub(super) metrics_socket: Option<OwnedFd>,
     /// The time at which the current configuration came into use.
     pub(super) applied_at: Option<SystemTime>,
     /// Time since 1970 in seconds since which the document at its source is refused; 0 if it is

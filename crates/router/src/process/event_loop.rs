@@ -12,6 +12,7 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_tls::challenge_answers::OnDemandRequest;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 use super::answers;
@@ -20,6 +21,7 @@ use super::certificate_reload::CertificateWatch;
 use super::command::Commands;
 use super::control_thread::{ControlThread, sleep_until};
 use super::metrics;
+use super::metrics_export::{self, Interval};
 use crate::geo_databases::GeoWatch;
 
 /// Interval at which parts that are out are looked for while there are any.
@@ -38,6 +40,8 @@ pub(super) struct EventLoop {
     geo_watch: GeoWatch,
     appearance_watch: AppearanceWatch,
     renewer: Renewer,
+    /// The interval at which metrics are sent.
+    metrics_interval: watch::Sender<Interval>,
     /// Snapshot whose certificates the renewer keeps.
     renewed: Arc<Snapshot>,
 }
@@ -71,6 +75,8 @@ impl EventLoop {
         if let Some(requests) = control.metrics_requests.take() {
             metrics::start(requests, handle.clone());
         }
+        let (metrics_interval, interval) = watch::channel(metrics_export::interval(&renewed));
+        metrics_export::start(interval, control.metrics_socket.take(), handle.clone());
         answers::start(links, handle);
         EventLoop {
             control,
@@ -80,6 +86,7 @@ impl EventLoop {
             geo_watch: GeoWatch::default(),
             appearance_watch: AppearanceWatch::default(),
             renewer,
+            metrics_interval,
             renewed,
         }
     }
@@ -104,7 +111,7 @@ impl EventLoop {
             // The short interval finds repaired parts; a part that breaks causes an event.
             let calm = self.control.out.is_empty().then_some(CALM_OUT_INTERVAL);
             let out_timer = out_due.map(|due| due + calm.unwrap_or_default());
-            self.update_renewer();
+            self.follow_configuration();
             let control = &mut self.control;
             control.advance_restarts()?;
             let due = due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due);
@@ -131,7 +138,7 @@ impl EventLoop {
                 () = self.certificate_watch.wait(&control.shared) => {
                     control.renew_from_files(&mut self.certificate_watch).await;
                 }
-                // `update_renewer` has just taken over the current configuration.
+                // `follow_configuration` has just taken over the current configuration.
                 () = self.geo_watch.wait(&self.renewed.config) => {
                     self.geo_watch.look(&self.renewed.config, &control.shared.log).await;
                 }
@@ -143,11 +150,14 @@ impl EventLoop {
         }
     }
 
-    /// Gives the renewer a configuration that has become the current one.
-    fn update_renewer(&mut self) {
+    /// Gives the renewer, and the sender of metrics, a configuration that has become the current one.
+    fn follow_configuration(&mut self) {
         let current = self.control.shared.snapshot.load_full();
         if !Arc::ptr_eq(&current, &self.renewed) {
             self.renewer.follow(&current.config);
+            let interval = metrics_export::interval(&current);
+            self.metrics_interval
+                .send_if_modified(|known| std::mem::replace(known, interval) != interval);
             self.renewed = current;
         }
     }

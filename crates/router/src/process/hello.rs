@@ -38,8 +38,9 @@ pub(super) struct Hello {
     pub(super) document: Vec<u8>,
     pub(super) defaults: Defaults,
     pub(super) certificates: Certificates,
-    /// The socket of the telemetry process.
+    /// The sockets of the telemetry process.
     pub(super) spans: Option<OwnedFd>,
+    pub(super) metrics: Option<OwnedFd>,
 }
 
 impl Hello {
@@ -86,6 +87,7 @@ impl Hello {
             document: from_memory(document, u64::MAX)?,
             certificates: certificates::read(descriptors.next())?,
             spans: descriptors.next(),
+            metrics: descriptors.next(),
             defaults: Defaults::of(unit_defaults),
         })
     }

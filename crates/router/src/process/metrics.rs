@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use bytes::Bytes;
 use howdah_metrics::{Format, ProcessFacts, page};
 use howdah_pipeline::metrics::MetricsRequest;
+use howdah_questions::Status;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::packets::to_memory;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,17 +30,22 @@ pub(super) fn start(mut requests: UnboundedReceiver<MetricsRequest>, commands: C
 }
 
 async fn answer(waiting: Vec<MetricsRequest>, commands: &Commands) {
-    commands.usage.take().await;
-    let status = commands.status().await;
-    let mut totals = commands.usage.totals.borrow_mut();
-    totals.keep_names(&names(&commands.shared.snapshot.load()));
-    let process = process_facts(commands);
+    let (status, process) = facts(commands).await;
+    let totals = commands.usage.totals.borrow();
     let mut answers = HashMap::<Format, Bytes>::new();
     for (format, done) in waiting {
         let write = || page(&status, &totals, &process, format).into();
         let answer = answers.entry(format).or_insert_with(write);
         let _ = done.send(answer.clone());
     }
+}
+
+/// Takes the counts of all threads. Returns the other facts of metrics.
+pub(super) async fn facts(commands: &Commands) -> (Status, ProcessFacts) {
+    commands.usage.take().await;
+    let status = commands.status().await;
+    commands.usage.totals.borrow_mut().keep_names(&names(&commands.shared.snapshot.load()));
+    (status, process_facts(commands))
 }
 
 fn process_facts(commands: &Commands) -> ProcessFacts {

@@ -144,6 +144,7 @@ fn control_thread(
         programs: Programs::default(),
         usage,
         metrics_requests: Some(metrics_requests),
+        metrics_socket: hello.metrics,
         applied_at: None,
         refused_since: Rc::default(),
         names: Names::new(log),

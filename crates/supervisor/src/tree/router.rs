@@ -51,7 +51,7 @@ impl Tree {
             options: &self.options,
             current: &self.changes.current,
             certificates: &self.certificates,
-            spans: self.telemetry.sender(),
+            telemetry: self.telemetry.senders(),
             log: &self.log,
         }
     }

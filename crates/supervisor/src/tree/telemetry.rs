@@ -1,6 +1,7 @@
-//! Telemetry: runs the process that sends the spans of routers, while the document wants it.
+//! Telemetry: runs the process that sends the spans and metrics of routers, while the document wants
+//! it.
 //!
-//! Routers and the process share a packet socket, whose ends are kept here: neither notices when
+//! Routers and the process share two packet sockets, whose ends are kept here: neither notices when
 //! the other is replaced, and the process has no socket on which a router could be reached.
 
 use std::io;
@@ -20,17 +21,25 @@ use crate::unprivileged::{self, Kind};
 /// Time within which a process that is not wanted any more must have sent its last spans.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The telemetry process, if it runs, and the socket of spans.
+/// The telemetry process, if it runs, and the sockets between it and routers.
 #[derive(Debug, Default)]
 pub(super) struct TelemetryState {
-    /// The end of routers and the end of the process; `None` if there were no descriptors left.
-    spans: Option<(OwnedFd, OwnedFd)>,
+    /// `None` if there were no descriptors left.
+    sockets: Option<Sockets>,
     process: Option<TelemetryProcess>,
     /// Processes that send their last spans, and the times at which they are killed.
     ending: Vec<(u32, Instant)>,
     backoff: Backoff,
     /// Earliest time of the next start.
     start_after: Option<Instant>,
+}
+
+/// The sockets between routers and the process: each has the end of routers, and the end of the
+/// process.
+#[derive(Debug)]
+struct Sockets {
+    spans: (OwnedFd, OwnedFd),
+    metrics: (OwnedFd, OwnedFd),
 }
 
 #[derive(Debug)]
@@ -43,20 +52,20 @@ struct TelemetryProcess {
 }
 
 impl TelemetryState {
-    /// Creates the socket of spans.
+    /// Creates the sockets.
     pub(super) fn new(log: &Log) -> TelemetryState {
-        let spans = packet::one_way()
+        let sockets = Sockets::new()
             .inspect_err(|error| {
                 let problem = format_args!("there is no telemetry: no socket for it: {error}");
                 log.write(Level::Alert, problem);
             })
             .ok();
-        TelemetryState { spans, ..TelemetryState::default() }
+        TelemetryState { sockets, ..TelemetryState::default() }
     }
 
-    /// Returns the end of the socket of spans that routers get.
-    pub(super) fn sender(&self) -> Option<BorrowedFd<'_>> {
-        self.spans.as_ref().map(|(sender, _)| sender.as_fd())
+    /// Returns the ends of the sockets that routers get: for spans and for metrics.
+    pub(super) fn senders(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        self.sockets.as_ref().map(|sockets| [sockets.spans.0.as_fd(), sockets.metrics.0.as_fd()])
     }
 
     /// Returns the process ids of telemetry processes.
@@ -79,6 +88,15 @@ impl TelemetryState {
             let _ = packet::send(socket, &ToTelemetry::Finish {}.encode(), &[]);
             self.ending.push((pid, now + FINISH_TIMEOUT));
         }
+    }
+}
+
+impl Sockets {
+    fn new() -> io::Result<Sockets> {
+        let (spans, metrics) = (packet::one_way()?, packet::one_way()?);
+        // A process that takes nothing must not make metrics pile up in the memory of the kernel.
+        packet::hold_few(&metrics.0)?;
+        Ok(Sockets { spans, metrics })
     }
 }
 
@@ -131,8 +149,8 @@ impl Tree {
     }
 
     fn start_telemetry(&mut self, now: Instant) {
-        let Some((_, receiver)) = &self.telemetry.spans else { return };
-        match start(&self.options, receiver, &self.log, now) {
+        let Some(sockets) = &self.telemetry.sockets else { return };
+        match start(&self.options, sockets, &self.log, now) {
             Ok(process) => self.telemetry.process = Some(process),
             Err(error) => {
                 let problem = format_args!("cannot start the telemetry process: {error}");
@@ -193,12 +211,13 @@ impl Tree {
 /// Starts the telemetry process.
 fn start(
     options: &Options,
-    receiver: &OwnedFd,
+    sockets: &Sockets,
     log: &Log,
     now: Instant,
 ) -> io::Result<TelemetryProcess> {
     let (pid, socket) = unprivileged::start(Kind::Telemetry, options, log)?;
     let hello = ToTelemetry::Hello { sandbox: options.sandbox };
-    packet::send(&socket, &hello.encode(), &[receiver.as_fd()])?;
+    let receivers = [sockets.spans.1.as_fd(), sockets.metrics.1.as_fd()];
+    packet::send(&socket, &hello.encode(), &receivers)?;
     Ok(TelemetryProcess { pid, socket, started: now, route: None })
 }

@@ -55,7 +55,10 @@ const ALLOWED: &[SystemCall] = &[
         &[Is(1, bits(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE))],
         "gives back the space of the part of a response that its client has taken",
     ),
-    call(libc::SYS_memfd_create, "regions, large requests, documents that are to be stored"),
+    call(
+        libc::SYS_memfd_create,
+        "regions, large requests, documents that are to be stored, metrics to be sent",
+    ),
     call(
         libc::SYS_openat,
         "files that name no share: passwords, error pages, /proc, temporary files",

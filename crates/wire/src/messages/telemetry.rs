@@ -4,18 +4,38 @@ use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 
 record! {
-    /// The server that takes traces.
-    TelemetryRoute {
-        /// Host name or address of the server, of version 6 without brackets.
+    /// A server of OTLP.
+    OtlpServer {
+        /// Host name or address, of version 6 without brackets.
         host: String,
-        /// Port of the server.
+        /// Port.
         port: u16,
         /// The connection has TLS.
         is_tls: bool,
-        /// OTLP over gRPC, otherwise over HTTP/1.1.
-        is_grpc: bool,
         /// Path and query of messages over HTTP/1.1.
         path: String,
+    }
+}
+
+record! {
+    /// Where metrics go.
+    MetricsRoute {
+        /// The server.
+        server: OtlpServer,
+        /// Histograms have exponential buckets, otherwise explicit ones.
+        is_exponential: bool,
+    }
+}
+
+record! {
+    /// Where traces and metrics go.
+    TelemetryRoute {
+        /// The server that takes traces.
+        server: OtlpServer,
+        /// Where metrics go; `None` if they are not sent.
+        metrics: Option<MetricsRoute>,
+        /// OTLP over gRPC, otherwise over HTTP/1.1.
+        is_grpc: bool,
         /// Header fields of each message.
         headers: Vec<(String, String)>,
         /// Path of the file with the trusted authorities, opened by the supervisor; `None` for
@@ -33,16 +53,16 @@ record! {
 messages! {
     /// From the supervisor to the telemetry process.
     ToTelemetry {
-        /// The first message. Descriptor: the receiving end of the socket on which routers send
-        /// spans.
+        /// The first message. Descriptors: the receiving ends of the sockets on which routers send
+        /// spans and metrics.
         1 Hello {
             /// The process enters its sandbox.
             sandbox: bool,
         }
-        /// Spans go to this server from now on. Descriptor: the file with the authorities, if it
+        /// Spans and metrics go there from now on. Descriptor: the file with the authorities, if it
         /// could be opened.
         2 Configure {
-            /// The server.
+            /// The servers.
             route: TelemetryRoute,
         }
         /// The log was reopened. Descriptor: the log.
