@@ -25,6 +25,7 @@ pub(super) fn table(status: &Status) -> String {
         ),
         ("Requests", status.requests.total.to_string()),
         ("PHP memory", memory(status)),
+        ("Lost spans", lost_spans(status)),
         ("Replaced", status.replaced.as_ref().map(replaced).unwrap_or_default()),
     ];
     let known = facts.iter().filter(|(_, value)| !value.is_empty());
@@ -81,6 +82,12 @@ fn applications(status: &Status) -> String {
         }
     }
     text
+}
+
+/// Returns the number of lost spans, if there are any.
+fn lost_spans(status: &Status) -> String {
+    let lost = status.telemetry.map(|telemetry| telemetry.spans_lost).filter(|lost| *lost > 0);
+    lost.map(|lost| format!("{lost}; see the log")).unwrap_or_default()
 }
 
 /// Returns when and why a process of the server was replaced.
@@ -346,6 +353,7 @@ mod tests {
                 "names": ["a.org"], "expires": null,
                 "renewal": {"next": date, "failures": 1, "error": "no\nway"},
             }},
+            "telemetry": {"spans_lost": 7},
             "out": [{
                 "kind": "listener", "name": "*:81", "since": date,
                 "reason": "another\nprogram listens there",
@@ -366,6 +374,7 @@ PHP          8.2.30
 Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
 Requests     33
 PHP memory   357 MB of a budget of 512 MB
+Lost spans   7; see the log
 
 APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
 blog                 16    11         0                5  336 MB   66 %  loaded

@@ -50,6 +50,9 @@ pub struct Status {
     /// The server through which several servers share purges and limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
+    /// Spans and metrics for a server of OpenTelemetry; omitted without `settings/telemetry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<TelemetryStatus>,
     /// Parts of the configuration that are out: they cannot run, alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub out: Vec<PartStatus>,
@@ -357,6 +360,14 @@ pub struct ClusterStatus {
     pub purges: SharedPurges,
     /// Messages and answers that were invalid.
     pub invalid: u64,
+}
+
+/// Spans and metrics for a server of OpenTelemetry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TelemetryStatus {
+    /// Spans that were lost since the start of the server.
+    pub spans_lost: u64,
 }
 
 /// Requests that were counted for limits.

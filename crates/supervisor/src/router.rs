@@ -64,8 +64,8 @@ pub(crate) struct Resources<'a> {
     pub(crate) options: &'a Options,
     pub(crate) current: &'a Current,
     pub(crate) certificates: &'a Certificates,
-    /// The sockets that take spans and metrics.
-    pub(crate) telemetry: Option<[BorrowedFd<'a>; 2]>,
+    /// The sockets that take spans and metrics, and the memory with the number of lost spans.
+    pub(crate) telemetry: Option<[BorrowedFd<'a>; 3]>,
     pub(crate) log: &'a Log,
 }
 

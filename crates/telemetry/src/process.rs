@@ -8,6 +8,7 @@ use std::time::Duration;
 use howdah_sys::log::Log;
 use howdah_sys::sandbox::unprivileged;
 use howdah_sys::{event_loop, process};
+use howdah_wire::lost_spans::LostSpans;
 use howdah_wire::messages::ToTelemetry;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -34,17 +35,15 @@ async fn serve(socket: OwnedFd) -> io::Result<()> {
         return Err(io::Error::other("the supervisor's first message is not Hello"));
     };
     let mut descriptors = descriptors.into_iter();
-    let mut socket = || {
-        let socket = descriptors.next().ok_or_else(|| io::Error::other("a socket is missing"))?;
-        Socket::new(socket)
-    };
-    let (spans, metrics) = (socket()?, socket()?);
+    let mut next = || descriptors.next().ok_or_else(|| io::Error::other("a socket is missing"));
+    let (spans, metrics) = (Socket::new(next()?)?, Socket::new(next()?)?);
+    let lost = LostSpans::new(descriptors.next());
     if sandbox {
         unprivileged::enter(unprivileged::FILES_OF_CLIENTS);
     }
     let log = Rc::new(Log::standard_error()?);
     let shared = Rc::new(Shared {
-        queue: Queue::default(),
+        queue: Queue::new(lost),
         sending: Default::default(),
         target: Default::default(),
         interrupted: Notify::new(),

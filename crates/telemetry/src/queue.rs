@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use howdah_wire::lost_spans::LostSpans;
 use howdah_wire::spans;
 use tokio::sync::Notify;
 
@@ -21,7 +22,10 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 pub(crate) struct Queue {
     spans: RefCell<VecDeque<Box<[u8]>>>,
     bytes: Cell<usize>,
+    /// Number of spans that this process has lost.
     lost: Cell<u64>,
+    /// Number of those that any process has lost.
+    lost_by_all: LostSpans,
     /// Notified of new spans, and of the end.
     pub(crate) changed: Notify,
     /// No more spans follow.
@@ -29,6 +33,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Creates an empty queue. `lost_by_all` has the number of spans that any process has lost.
+    pub(crate) fn new(lost_by_all: LostSpans) -> Queue {
+        Queue { lost_by_all, ..Queue::default() }
+    }
+
     /// Adds the spans of a packet. Those for which there is no room are lost, and a packet that no
     /// router sends, too.
     pub(crate) fn add(&self, packet: &[u8]) {
@@ -73,6 +82,7 @@ impl Queue {
     /// Counts lost spans.
     pub(crate) fn lose(&self, spans: u64) {
         self.lost.set(self.lost.get().saturating_add(spans));
+        self.lost_by_all.add(spans);
     }
 
     /// Returns the number of spans that were lost since the start.

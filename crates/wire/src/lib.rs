@@ -7,7 +7,8 @@
 //! - [`profile`]: the order to sample the script of a request, and its samples.
 //! - [`stream`]: responses of workers to router threads.
 //! - [`frame`]: frames of a response.
-//! - [`spans`]: spans of traces, from the router to the telemetry process; [`metrics`]: metrics there.
+//! - [`spans`]: spans of traces, from the router to the telemetry process; [`metrics`]: metrics there;
+//!   [`lost_spans`]: the number of spans that were lost.
 //! - [`messages`]: messages between router, control process, supervisor, prototypes and workers.
 //! - [`fastcgi`]: FastCGI records.
 //! - [`dns`]: DNS queries for addresses, and their responses.
@@ -22,6 +23,7 @@ pub mod bytes;
 pub mod dns;
 pub mod fastcgi;
 pub mod frame;
+pub mod lost_spans;
 pub mod messages;
 pub mod metrics;
 pub mod php_values;

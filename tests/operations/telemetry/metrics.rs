@@ -171,3 +171,17 @@ fn the_loss_of_the_receiver_costs_no_request_and_the_newest_metrics_wait() {
     let times: Vec<_> = builds.map(|metric| points(&metric)[0].time_unix_nano).collect();
     assert!(times.is_sorted(), "no older metrics follow newer ones: {times:?}");
 }
+
+#[test]
+fn lost_spans_are_counted_in_the_status_and_the_metrics() {
+    let receiver = Receiver::http();
+    receiver.refuse_spans();
+    let server = site(&receiver, json!({"metrics_interval": 1})).serve();
+    assert_eq!(send_many(&server, 5), 5);
+    server.wait_for_log("takes no spans: status 400");
+    let lost = eventually("all spans are lost", || {
+        let status = server.control("GET", "/status/telemetry", "").succeeded();
+        status["spans_lost"].as_u64().filter(|lost| *lost == 15)
+    });
+    wait_for(&receiver, "howdah_telemetry_spans_lost_total", &[], lost as f64);
+}

@@ -35,6 +35,8 @@ struct State {
     busy: AtomicUsize,
     /// Messages are taken, with a warning.
     warns: AtomicBool,
+    /// Messages with spans are refused for good.
+    refuses_spans: AtomicBool,
 }
 
 /// A receiver, which serves as long as the process.
@@ -85,6 +87,11 @@ impl Receiver {
     /// Refuses so many messages with a status that permits another attempt.
     pub fn be_busy(&self, messages: usize) {
         self.state.busy.store(messages, SeqCst);
+    }
+
+    /// Refuses messages with spans, over HTTP, in a way that permits no other attempt.
+    pub fn refuse_spans(&self) {
+        self.state.refuses_spans.store(true, SeqCst);
     }
 
     /// Takes messages with a warning.
@@ -208,9 +215,13 @@ fn serve_http(mut stream: TcpStream, state: &State) {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
-        let (status, answer) = match state.take(path, &body) {
-            Some(answer) => ("200 OK", answer),
-            None => ("503 Busy\r\nRetry-After: 0", Vec::new()),
+        let (status, answer) = if state.refuses_spans.load(SeqCst) && path.ends_with("/traces") {
+            ("400 No", Vec::new())
+        } else {
+            match state.take(path, &body) {
+                Some(answer) => ("200 OK", answer),
+                None => ("503 Busy\r\nRetry-After: 0", Vec::new()),
+            }
         };
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: application/x-protobuf\r\n\

@@ -21,6 +21,14 @@ pub(super) fn write(status: &Status, out: &mut Writer) {
         );
         out.number(&[], cluster.connected.into());
     }
+    if let Some(telemetry) = &status.telemetry {
+        out.begin(
+            Kind::Counter,
+            "howdah_telemetry_spans_lost",
+            "Spans that no server of OpenTelemetry has got",
+        );
+        out.number(&[], telemetry.spans_lost);
+    }
     out.begin(Kind::Gauge, "howdah_parts_out", "Parts of the document that cannot run, by kind");
     kinds(&status.out, out);
     out.begin(

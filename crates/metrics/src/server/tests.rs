@@ -9,7 +9,8 @@ use std::time::Duration;
 use howdah_http::exchange::SendOutcome;
 use howdah_questions::{
     ApplicationStatus, CacheStatus, CertificateStatus, Handshakes, LimitStatus, ListenerStatus,
-    OpcacheStatus, PartStatus, PhpStatus, ProgramStatus, Renewal, ServerStatus, UpstreamStatus,
+    OpcacheStatus, PartStatus, PhpStatus, ProgramStatus, Renewal, ServerStatus, TelemetryStatus,
+    UpstreamStatus,
 };
 use howdah_wire::prometheus::MetricFamily;
 use prost::Message;
@@ -49,6 +50,7 @@ fn status() -> Status {
     status.certificates.insert(name(), certificate);
     status.caches.insert(name(), CacheStatus::default());
     status.limits.insert(name(), LimitStatus::default());
+    status.telemetry = Some(TelemetryStatus { spans_lost: 5 });
     status.out.push(PartStatus { kind: "listener".into(), ..PartStatus::default() });
     status
 }

@@ -18,6 +18,7 @@ use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Level;
 use howdah_sys::{clock, packet};
 use howdah_traces::Moment;
+use howdah_wire::lost_spans::LostSpans;
 use howdah_wire::spans;
 use tokio::task::spawn_local;
 
@@ -36,9 +37,11 @@ const LINE_INTERVAL: u64 = 60;
 #[derive(Debug, Default)]
 pub struct SpanSocket {
     socket: Option<OwnedFd>,
-    /// Number of lost spans.
+    /// Number of spans that this process has lost.
     lost: AtomicU64,
-    /// The same at the time of the last line about it.
+    /// Number of those that any process has lost.
+    lost_by_all: LostSpans,
+    /// The first number at the time of the last line about it.
     logged: AtomicU64,
     /// Time of the next line, in seconds since 1970.
     next_line: AtomicU64,
@@ -55,14 +58,21 @@ pub struct WaitingSpans {
 }
 
 impl SpanSocket {
-    /// Creates the socket; without a descriptor all spans are lost.
-    pub fn new(socket: Option<OwnedFd>) -> SpanSocket {
-        SpanSocket { socket, ..SpanSocket::default() }
+    /// Creates the socket; without a descriptor all spans are lost. `lost_by_all` has the number of
+    /// spans that any process has lost.
+    pub fn new(socket: Option<OwnedFd>, lost_by_all: LostSpans) -> SpanSocket {
+        SpanSocket { socket, lost_by_all, ..SpanSocket::default() }
     }
 
-    /// Returns the number of spans that were lost since the start.
+    /// Returns the number of spans that were lost since the start of the server, by routers and
+    /// telemetry processes.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+        self.lost_by_all.get()
+    }
+
+    fn lose(&self, spans: u64) {
+        self.lost.fetch_add(spans, Relaxed);
+        self.lost_by_all.add(spans);
     }
 }
 
@@ -89,7 +99,7 @@ impl RouterThread {
         let written = howdah_traces::write(finished, record, &trace, now, &secrets, &mut bytes);
         if bytes.len() > MAX_WAITING_BYTES {
             bytes.truncate(before);
-            self.shared.spans.lost.fetch_add(written, Relaxed);
+            self.shared.spans.lose(written);
         }
         drop(bytes);
         if !self.spans.is_scheduled.replace(true) {
@@ -119,7 +129,7 @@ impl RouterThread {
                 Ok(()) => sent += packet.len(),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NOBUFS) => break,
                 Err(_) => {
-                    shared.lost.fetch_add(spans::count(rest), Relaxed);
+                    shared.lose(spans::count(rest));
                     sent = bytes.len();
                 }
             }
@@ -137,7 +147,7 @@ impl RouterThread {
 
     fn log_lost_spans(&self) {
         let shared = &self.shared.spans;
-        let (lost, logged) = (shared.lost(), shared.logged.load(Relaxed));
+        let (lost, logged) = (shared.lost.load(Relaxed), shared.logged.load(Relaxed));
         if lost == logged {
             return;
         }

@@ -95,6 +95,7 @@ fn the_status_has_the_names_of_unit_and_is_read_as_it_was_sent() {
             "purges": {"sent": 3, "received": 4, "missed": 5},
             "invalid": 6
         },
+        "telemetry": {"spans_lost": 7},
         "out": [part],
         "warnings": [part],
         "configuration": {"generation": 4, "applied": "Sun, 06 Nov 1994 08:49:37 GMT"},

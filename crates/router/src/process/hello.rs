@@ -41,6 +41,8 @@ pub(super) struct Hello {
     /// The sockets of the telemetry process.
     pub(super) spans: Option<OwnedFd>,
     pub(super) metrics: Option<OwnedFd>,
+    /// Memory with the number of lost spans.
+    pub(super) lost_spans: Option<OwnedFd>,
 }
 
 impl Hello {
@@ -88,6 +90,7 @@ impl Hello {
             certificates: certificates::read(descriptors.next())?,
             spans: descriptors.next(),
             metrics: descriptors.next(),
+            lost_spans: descriptors.next(),
             defaults: Defaults::of(unit_defaults),
         })
     }

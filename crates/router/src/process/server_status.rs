@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_questions::{
     CertificateStatus, Handshakes, ListenerStatus, Module, Named, ProgramStatus, Protection,
-    Renewal, Status,
+    Renewal, Status, TelemetryStatus,
 };
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::clock;
@@ -68,6 +68,9 @@ impl Commands {
         status.limits = zones.iter().map(|zone| (zone.name.clone(), zone.report(now))).collect();
         status.sites = self.usage.last_minute();
         status.cluster = self.shared.cluster.report();
+        let has_telemetry = snapshot.config.settings.telemetry.is_some();
+        status.telemetry =
+            has_telemetry.then(|| TelemetryStatus { spans_lost: self.shared.spans.lost() });
         status
     }
 

@@ -28,6 +28,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::{memory, scheduling};
 use howdah_tls::challenge_answers::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::servers::addresses::ResolvedServers;
+use howdah_wire::lost_spans::LostSpans;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 
@@ -121,7 +122,7 @@ fn control_thread(
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
         metrics,
-        spans: SpanSocket::new(hello.spans),
+        spans: SpanSocket::new(hello.spans, LostSpans::new(hello.lost_spans)),
     });
     // Scripts that compute must not delay files and other sites. It is not vital: a container may
     // forbid it.

@@ -51,7 +51,7 @@ impl Tree {
             options: &self.options,
             current: &self.changes.current,
             certificates: &self.certificates,
-            telemetry: self.telemetry.senders(),
+            telemetry: self.telemetry.of_routers(),
             log: &self.log,
         }
     }

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
-use howdah_sys::{packet, signals};
+use howdah_sys::{packet, shm, signals};
+use howdah_wire::lost_spans::LostSpans;
 use howdah_wire::messages::{Exit, TelemetryRoute, ToTelemetry};
 
 use super::state::Tree;
@@ -34,12 +35,14 @@ pub(super) struct TelemetryState {
     start_after: Option<Instant>,
 }
 
-/// The sockets between routers and the process: each has the end of routers, and the end of the
+/// What routers and the process share. Each socket has the end of routers, and the end of the
 /// process.
 #[derive(Debug)]
 struct Sockets {
     spans: (OwnedFd, OwnedFd),
     metrics: (OwnedFd, OwnedFd),
+    /// Memory with the number of lost spans, which all these processes have.
+    lost: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -63,9 +66,11 @@ impl TelemetryState {
         TelemetryState { sockets, ..TelemetryState::default() }
     }
 
-    /// Returns the ends of the sockets that routers get: for spans and for metrics.
-    pub(super) fn senders(&self) -> Option<[BorrowedFd<'_>; 2]> {
-        self.sockets.as_ref().map(|sockets| [sockets.spans.0.as_fd(), sockets.metrics.0.as_fd()])
+    /// Returns what routers get: the ends of the sockets for spans and for metrics, and the memory
+    /// with the number of lost spans.
+    pub(super) fn of_routers(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        let Sockets { spans, metrics, lost } = self.sockets.as_ref()?;
+        Some([spans.0.as_fd(), metrics.0.as_fd(), lost.as_fd()])
     }
 
     /// Returns the process ids of telemetry processes.
@@ -96,7 +101,8 @@ impl Sockets {
         let (spans, metrics) = (packet::one_way()?, packet::one_way()?);
         // A process that takes nothing must not make metrics pile up in the memory of the kernel.
         packet::hold_few(&metrics.0)?;
-        Ok(Sockets { spans, metrics })
+        let lost = shm::create("lost-spans", LostSpans::BYTES)?;
+        Ok(Sockets { spans, metrics, lost })
     }
 }
 
@@ -217,7 +223,8 @@ fn start(
 ) -> io::Result<TelemetryProcess> {
     let (pid, socket) = unprivileged::start(Kind::Telemetry, options, log)?;
     let hello = ToTelemetry::Hello { sandbox: options.sandbox };
-    let receivers = [sockets.spans.1.as_fd(), sockets.metrics.1.as_fd()];
-    packet::send(&socket, &hello.encode(), &receivers)?;
+    let Sockets { spans, metrics, lost } = sockets;
+    let descriptors = [spans.1.as_fd(), metrics.1.as_fd(), lost.as_fd()];
+    packet::send(&socket, &hello.encode(), &descriptors)?;
     Ok(TelemetryProcess { pid, socket, started: now, route: None })
 }

@@ -54,7 +54,7 @@ messages! {
     /// From the supervisor to the telemetry process.
     ToTelemetry {
         /// The first message. Descriptors: the receiving ends of the sockets on which routers send
-        /// spans and metrics.
+        /// spans and metrics, and the memory with the number of lost spans.
         1 Hello {
             /// The process enters its sandbox.
             sandbox: bool,
