@@ -22,8 +22,8 @@ files and reload the running server; an editor and howdah reload do the same.
 
 The document with \"sites\" is that of the running server, otherwise /etc/howdah/howdah.json.
 
-Exit status: 0 done, 1 refused or failed, or a mistake was found, 2 mistake in the command line, 3 no
-server answers (restart), 4 done, but the site does not answer yet.")]
+Exit status: 0 done, 1 refused or failed, or a mistake was found, 2 mistake in the command line,
+3 no server answers (restart), 4 done, but the site does not answer yet.")]
 pub struct SiteArgs {
     #[command(flatten)]
     pub(crate) server: Server,
@@ -102,13 +102,14 @@ pub enum SiteCommand {
     },
     /// Check sites: their files, and the users, directories and programs that they name
     #[command(after_help = "\
-Each mistake is a line: FILE: line L, column C: KEY: what is wrong, and what to do. With --json each
-is an object with \"file\", \"line\", \"column\", \"path\", \"severity\" (error, warning or note) and
-\"message\"; the array is empty if there is none.
+Each mistake is a line: FILE: line L, column C: KEY: what is wrong, and what to do. With --json it
+is an object with \"file\", \"line\", \"column\", \"path\", \"severity\" (error, warning or note)
+and \"message\"; the array is empty if there is none.
 
   howdah site check --file new.json --json      before new.json is moved to its place
 
-Exit status: 0 no errors (warnings and notes do not count), 1 errors, 2 mistake in the command line.")]
+Exit status: 0 no errors (warnings and notes do not count), 1 errors, 2 mistake in the command
+line.")]
     Check {
         /// Names of sites [default: all]
         #[arg(value_name = "SITE", conflicts_with = "file")]
@@ -150,9 +151,9 @@ Exit status: 0 no errors (warnings and notes do not count), 1 errors, 2 mistake 
       --create-user --php 8.4 --preset wordpress --email admin@shop.example
 
 PHP runs as USER, and only this user can change the files of a directory that the command makes
-(mode 2750); the server reads them through its group. A directory that exists keeps its owner and its
-modes: what is missing is printed with the command that mends it. --create-user makes a system user
-without a password, a home and a shell:
+(mode 2750); the server reads them through its group. A directory that exists keeps its owner and
+its modes: what is missing is printed with the command that mends it. --create-user makes a system
+user without a password, a home and a shell:
 
   useradd --system --user-group --no-create-home --shell /usr/sbin/nologin USER
 
@@ -258,8 +259,8 @@ fn user(text: &str) -> Result<String, String> {
     if first && text.len() <= 32 && text.bytes().all(is_inner) {
         return Ok(text.to_owned());
     }
-    Err("the name of a user has up to 32 letters, digits, \"-\", \"_\" and \".\", and begins with a \
-         letter"
+    Err("the name of a user has up to 32 letters, digits, \"-\", \"_\" and \".\", and begins with \
+         a letter"
         .to_owned())
 }
 
