@@ -3,7 +3,7 @@
 use aws_lc_rs::digest;
 use howdah_text::hex;
 
-/// A file.
+/// A file of the page, as browsers get it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asset {
     /// Its path in URLs.

@@ -21,7 +21,7 @@ use self::events::{Subscriber, message};
 /// Maximum number of sites of a question about histories.
 pub(crate) const MAX_ASKED: usize = 100;
 
-/// The state.
+/// What the last samples of the status have, and the pages that are told of it.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     watched: RefCell<Watched>,
