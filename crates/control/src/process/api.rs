@@ -3,6 +3,7 @@
 //! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
+mod certificates;
 mod own_status;
 mod question;
 mod reload;
@@ -27,7 +28,7 @@ use howdah_http::message::{ConnectionInfo, Response};
 use howdah_questions::Question;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::without_numbers;
-use howdah_tls::stored::{ACCOUNT_PREFIX, Certificates, is_reserved};
+use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{ChangeOutcome, Restart, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
@@ -35,16 +36,16 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::certificates::describe;
 use self::question::unreadable;
 pub use self::site_users::SiteUsers;
 use self::site_users::UserProfiles;
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
 use super::router::Router;
-use super::supervisor::{Failed, Supervisor, Upgraded};
+use super::supervisor::{Supervisor, Upgraded};
 use crate::MAX_BODY;
-use crate::bundle::Bundle;
-use crate::certificate::{CertificateName, list_certificates};
+use crate::certificate::list_certificates;
 use crate::command::Command;
 use crate::guard::{Transport, guard};
 use crate::path::Path;
@@ -437,57 +438,6 @@ impl Api {
             task.abort();
         }
     }
-
-    /// Adds a certificate that the server has obtained itself.
-    pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
-        if name.starts_with(ACCOUNT_PREFIX) {
-            return;
-        }
-        if let Ok(bundle) = Bundle::read(pem) {
-            self.certificates.borrow_mut().insert(name, bundle.description().clone());
-        }
-    }
-
-    async fn put_certificate(&self, name: &CertificateName, bundle: Bundle) -> Reply {
-        let name = name.as_str().to_owned();
-        if self.certificates.borrow().contains_key(&name) {
-            return Refusal::CertificateExists.into();
-        }
-        if is_reserved(&name) {
-            return Refusal::InvalidCertificateName.into();
-        }
-        let description = bundle.description().clone();
-        match self.supervisor.store_certificate(name.clone(), &bundle.into_pem()).await {
-            Ok(()) => {
-                self.certificates.borrow_mut().insert(name, description);
-                Done::CertificateStored.into()
-            }
-            Err(Failed::Because(detail)) => Refusal::CertificateNotStored { detail }.into(),
-            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
-        }
-    }
-
-    async fn delete_certificate(&self, name: &CertificateName) -> Reply {
-        let name = name.as_str();
-        if !self.certificates.borrow().contains_key(name) {
-            return Refusal::NoSuchCertificate.into();
-        }
-        let is_managed = match self.router_status(&["certificates", name, "renewal"]).await {
-            Ok(renewal) => renewal.is_some(),
-            Err(detail) => return Refusal::NoAnswer { detail }.into(),
-        };
-        if self.store.borrow().uses_certificate(name) || is_managed {
-            return Refusal::CertificateInUse.into();
-        }
-        match self.supervisor.delete_certificate(name.to_owned()).await {
-            Ok(()) => {
-                self.certificates.borrow_mut().shift_remove(name);
-                Done::CertificateDeleted.into()
-            }
-            Err(Failed::Because(detail)) => Refusal::CertificateNotDeleted { detail }.into(),
-            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
-        }
-    }
 }
 
 /// A change that waits; its client may give up meanwhile.
@@ -528,22 +478,6 @@ async fn on_helper_thread<T: Send + 'static>(
     let failed =
         |_| Refusal::NotApplied { detail: "the server has failed; see its log".to_owned() };
     tokio::task::spawn_blocking(work).await.map_err(failed)?
-}
-
-/// Returns the descriptions of the certificate bundles. Invalid bundles, put there by hand, are
-/// omitted.
-fn describe(certificates: &Certificates) -> Map<String, Value> {
-    let is_account = |name: &str| name.starts_with(ACCOUNT_PREFIX);
-    let shown = certificates.iter().filter(|(name, _)| !is_account(name));
-    let described = shown.filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
-        Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),
-        Err(refusal) => {
-            let reply = Reply::from(refusal);
-            eprintln!("howdah: certificate \"{name}\" is not used: {}", reply.body());
-            None
-        }
-    });
-    described.collect()
 }
 
 /// The client of one connection.
