@@ -100,6 +100,7 @@ fn learns_of_its_own_site_alone(asked: &Asked) {
         ("GET", "/requests?site=attacker&site=site", "", 404),
         ("GET", "/pools/site", "", 404),
         ("GET", "/pools", "", 403),
+        ("GET", "/slow/site", "", 404),
         ("GET", "/", "", 403),
         ("GET", "/config", "", 403),
         ("GET", "/certificates", "", 403),
@@ -124,6 +125,32 @@ fn learns_of_its_own_site_alone(asked: &Asked) {
     // Root has the control socket, and no site.
     let root = control::ask(&asked.socket, "GET", "/status", b"").unwrap();
     assert_eq!(root.status, 403, "{}", root.body);
+}
+
+#[test]
+fn a_script_learns_of_the_slow_scripts_of_its_own_site_alone() {
+    let name = "site_users::a_script_learns_of_the_slow_scripts_of_its_own_site_alone";
+    contained(name, |world| {
+        let slow = json!({"limits": {"slow": 1}});
+        let plan = Plan::new(world).user_for_each();
+        let plan = plan.with(json!({"applications": {"attacker": slow, "site": slow}}));
+        let asked = Asked::serve(plan.file("slow.php", "<?php sleep(3);".to_owned()));
+        for site in ["/slow.php?of=site&token=x", "/attack/slow.php?of=attacker"] {
+            let _ = request(asked.setup.server.address, "GET", site, b"");
+        }
+        let all = eventually("both scripts are known to be slow", || {
+            let all = asked.administrator("GET", "/slow", "").succeeded()["scripts"].to_string();
+            ["of=site", "of=attacker"].iter().all(|it| all.contains(it)).then_some(all)
+        });
+        assert!(all.contains("sleep("), "{all}");
+        for target in ["/slow", "/slow/attacker"] {
+            let (status, answer) = asked.ask(HOSTILE, "GET", target, "");
+            let scripts = answer["scripts"].as_array().unwrap();
+            assert_eq!((status, scripts.len()), (200, 1), "{target}: {answer}");
+            assert_eq!(scripts[0]["application"], "attacker");
+            assert!(!answer.to_string().contains("of=site"), "{answer}");
+        }
+    });
 }
 
 #[test]

@@ -92,6 +92,13 @@ impl OwnSites {
                     });
                 }
             }
+            Question::SlowScripts { name, applications } => {
+                if let Some(name) = name {
+                    check(&self.names, name)?;
+                }
+                // A site of another application could have the same name.
+                *applications = Some(self.applications.iter().cloned().collect());
+            }
             Question::LastRequests(filter) => {
                 for name in filter.sites.iter().flatten() {
                     check(&self.names, name)?;

@@ -42,7 +42,7 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
                 Ok(Command::Ask { question: requests::read(target)?, part: rest.into() })
             }
             "slow" if method == b"GET" && rest.len() <= 1 => {
-                Ok(ask(Question::SlowScripts { name: rest.first().cloned() }))
+                Ok(ask(Question::SlowScripts { name: rest.first().cloned(), applications: None }))
             }
             "pools" | "requests" | "slow" | "status" | "usage" => {
                 Err(Refusal::InvalidMethod { allow: "GET" })

@@ -26,6 +26,9 @@ pub enum Question {
     SlowScripts {
         /// The site or the application; all if `None`.
         name: Option<String>,
+        /// Only scripts that these applications run; those of all if `None`.
+        #[serde(default)]
+        applications: Option<Vec<String>>,
     },
     /// The pools of applications by name, with the names of `fpm_get_status()`.
     Pools {

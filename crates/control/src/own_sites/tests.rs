@@ -93,6 +93,9 @@ fn questions_about_other_sites_and_changes_are_refused() {
         ("GET", "/requests?site=blog&site=shop"),
         ("GET", "/requests?site=news"),
         ("GET", "/requests?site="),
+        ("GET", "/slow/shop"),
+        ("GET", "/slow/news"),
+        ("GET", "/slow/none"),
         ("POST", "/control/applications/shop/profile"),
     ] {
         let refused = ask(method, target, "");
@@ -117,6 +120,14 @@ fn questions_about_own_sites_are_limited_to_them() {
         ask("POST", "/control/applications/wiki/profile"),
         Ok(Question::Profile(order)) if order.site == "wiki" && order.seconds == 30
     ));
+    let applications = || Some(["blog", "shared:wp:1"].map(str::to_owned).to_vec());
+    for (target, name) in
+        [("/slow", None), ("/slow/wiki", Some("wiki")), ("/slow/blog", Some("blog"))]
+    {
+        let name = name.map(str::to_owned);
+        let slow = Question::SlowScripts { name, applications: applications() };
+        assert_eq!(ask("GET", target), Ok(slow), "{target}");
+    }
     let requests = |target: &str| match ask("GET", target) {
         Ok(Question::LastRequests(filter)) => filter,
         other => panic!("{other:?}"),

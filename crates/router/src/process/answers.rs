@@ -75,7 +75,9 @@ async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8
         Question::Status => some(commands.status().await),
         Question::Usage { month } => commands.usage.of_month(month).await.map(Some),
         Question::LastRequests(filter) => some(commands.last_requests(filter).await),
-        Question::SlowScripts { name } => some(commands.slow_scripts(name).await),
+        Question::SlowScripts { name, applications } => {
+            some(commands.slow_scripts(name, applications).await)
+        }
         Question::Pools { application } => {
             let pools = commands.pools(application.as_deref());
             let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));

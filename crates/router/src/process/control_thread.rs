@@ -147,8 +147,9 @@ impl ControlThread {
                 drop(done.send(status));
             }
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
-            Question::SlowScripts { name, done } => {
-                drop(done.send(self.pools.traces.kept.of(name.as_deref())));
+            Question::SlowScripts { name, applications, done } => {
+                let kept = &self.pools.traces.kept;
+                drop(done.send(kept.of(name.as_deref(), applications.as_deref())));
             }
             Question::Restart { name, done } => {
                 // Without the supervisor, the server ends.

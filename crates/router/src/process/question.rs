@@ -14,8 +14,12 @@ pub(super) enum Question {
     Report { processes: Arc<ProcessUses>, done: oneshot::Sender<Status> },
     /// Explain the number of an application's workers.
     Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
-    /// The last slow scripts of a site or application, or of all.
-    SlowScripts { name: Option<String>, done: oneshot::Sender<Vec<SlowScript>> },
+    /// The last slow scripts of a site or application, or of all; only those of `applications`.
+    SlowScripts {
+        name: Option<String>,
+        applications: Option<Vec<String>>,
+        done: oneshot::Sender<Vec<SlowScript>>,
+    },
     /// Restart an application.
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
 }

@@ -66,20 +66,31 @@ impl KeptScripts {
         self.0.push_back(script);
     }
 
-    /// Returns the scripts of a site or application, or all of them, the newest first.
-    pub(super) fn of(&self, name: Option<&str>) -> Vec<SlowScript> {
+    /// Returns the scripts of a site or application, or all of them, the newest first; only those
+    /// that these applications run.
+    pub(super) fn of(
+        &self,
+        name: Option<&str>,
+        applications: Option<&[String]>,
+    ) -> Vec<SlowScript> {
         let is_wanted = |script: &&SlowScript| {
             name.is_none_or(|name| script.application == name || script.site == name)
         };
+                && applications.is_none_or(|those| those.contains(&script.application))
         self.0.iter().rev().filter(is_wanted).cloned().collect()
     }
 }
 
 impl Commands {
-    /// Returns the last slow scripts of a site or application, or of all.
-    pub(super) async fn slow_scripts(&self, name: Option<String>) -> SlowScripts {
+    /// Returns the last slow scripts of a site or application, or of all; only those of
+    /// `applications`.
+    pub(super) async fn slow_scripts(
+        &self,
+        name: Option<String>,
+        applications: Option<Vec<String>>,
+    ) -> SlowScripts {
         let (done, scripts) = oneshot::channel();
-        let _ = self.questions.send(Question::SlowScripts { name, done });
+        let _ = self.questions.send(Question::SlowScripts { name, applications, done });
         let mut scripts = scripts.await.unwrap_or_default();
         let secrets = secrets(&self.shared.snapshot.load().config);
         for script in &mut scripts {
@@ -119,11 +130,26 @@ mod tests {
         let mut kept = KeptScripts::default();
         kept.push(script("calm", 0));
         (0..1_000).for_each(|number| kept.push(script("busy", number)));
-        let busy = kept.of(Some("busy"));
+        let busy = kept.of(Some("busy"), None);
         assert_eq!((busy.len(), busy[0].id.as_str()), (MAX_OF_APPLICATION, "999"));
-        assert_eq!(kept.of(Some("of calm")).len(), 1);
+        assert_eq!(kept.of(Some("of calm"), None).len(), 1);
         (0..1_000).for_each(|number| kept.push(script(&number.to_string(), number)));
-        assert_eq!(kept.of(None).len(), MAX_SCRIPTS);
+        assert_eq!(kept.of(None, None).len(), MAX_SCRIPTS);
+    }
+
+    #[test]
+    fn of_some_applications_those_of_others_are_left_out_whatever_they_are_called() {
+        let mut kept = KeptScripts::default();
+        kept.push(script("own", 0));
+        kept.push(SlowScript { site: "own".to_owned(), ..script("foreign", 1) });
+        let own = [String::from("own")];
+        for name in [None, Some("own")] {
+            let found = kept.of(name, Some(&own));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].application, "own");
+        }
+        assert_eq!(kept.of(Some("foreign"), Some(&own)), []);
+        assert_eq!(kept.of(None, Some(&[])), []);
     }
 
     #[test]
