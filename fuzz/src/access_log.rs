@@ -5,9 +5,9 @@
 pub fn mask(input: &[u8]) {
     let names = ["token".to_owned()];
     let mut once = input.to_vec();
-    howdah_access_log::mask_query(&mut once, 0, &names);
+    howdah_http::mask::mask_query(&mut once, 0, &names);
     let mut twice = once.clone();
-    howdah_access_log::mask_query(&mut twice, 0, &names);
+    howdah_http::mask::mask_query(&mut twice, 0, &names);
     assert_eq!(once, twice, "what is hidden stays as it is");
     if !input.contains(&b'?') && !input.contains(&b'&') {
         assert_eq!(once, input);

@@ -149,6 +149,7 @@ fn the_flood_of_a_site_does_not_hide_the_crash_of_another() {
     assert_eq!(server.get("/other?token=secret").status, 502);
     let log = server.wait_for_log("last messages:\n    the last words");
     assert!(log.contains("[alert]") && log.contains("\"other\" worker "), "a line of its own");
+    assert!(log.contains("/other?token=***") && !log.contains("=secret"), "{log}");
 }
 
 /// The record has what the worker itself could tell: its signal, and the calls of PHP.

@@ -1,10 +1,10 @@
 //! The format of a line, compiled to pieces of text and variables.
 
 use howdah_config::{LogFormat, LogValue, Part, Template, Variable};
+use howdah_http::mask::{is_masked, mask_cookies, mask_query};
 use howdah_http::variables::VariableSource;
 
 use super::escape;
-use super::mask::{is_masked, mask_cookies, mask_query};
 
 /// A compiled format.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The access log: a line for each request.
 //!
 //! 1. When a request is over, its line is appended to its thread's [`LineBuffer`], if the log wants
-//!    one ([`AccessLog`]). Values are masked (`mask`) and escaped (`escape`), so that no client can
-//!    forge a line or a field.
+//!    one ([`AccessLog`]). Values are masked (`howdah_http::mask`) and escaped (`escape`), so that
+//!    no client can forge a line or a field.
 //! 2. The lines of a thread are written with one call to a file opened for appending ([`LogFile`]):
 //!    when there are many, some time after the first ([`AccessLog::flush`]), and when the thread
 //!    ends. Lines of several threads never mix. To a syslog server and to the journal, each line is
@@ -19,7 +19,7 @@ mod datagram;
 mod escape;
 mod file;
 mod format;
-mod mask;
+mod secrets;
 
 #[cfg(test)]
 mod tests;
@@ -28,4 +28,4 @@ pub use self::backlog::Sent;
 pub use self::buffer::LineBuffer;
 pub use self::compiled::{AccessLog, compile};
 pub use self::file::{LogFile, LogFiles};
-pub use self::mask::{mask_query, secrets};
+pub use self::secrets::secrets;

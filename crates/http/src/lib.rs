@@ -37,6 +37,7 @@ pub mod h1;
 pub mod h2;
 pub mod handling;
 pub mod limits;
+pub mod mask;
 pub mod memory;
 pub mod message;
 pub mod request_body;

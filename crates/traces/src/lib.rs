@@ -14,10 +14,10 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use howdah_access_log::mask_query;
 use howdah_config::Telemetry;
 use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::handling::{Fact, Facts, Handling, ScriptFacts};
+use howdah_http::mask::mask_query;
 use howdah_http::message::{Request, ShownAddress, ShownRequestId, Version};
 use howdah_http::trace::{Child, Trace};
 use howdah_http::trace_context::SpanId;

@@ -6,13 +6,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use super::Request;
+use crate::mask::{hidden, mask_query};
 
 /// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be
 /// many lines.
 const MAX_SHOWN_BYTES: usize = 1000;
 
-/// Returns a request target for the log.
+/// Returns a request target for the log, in which the values of secret arguments are hidden.
 pub fn shown_target(target: &[u8]) -> Cow<'_, str> {
+    if !target.contains(&b'?') {
+        return cut(target);
+    }
+    let mut masked = target.to_vec();
+    mask_query(&mut masked, 0, &hidden());
+    cut(&masked).into_owned().into()
+}
+
+fn cut(target: &[u8]) -> Cow<'_, str> {
     match target.get(..MAX_SHOWN_BYTES) {
         Some(start) if start.len() < target.len() => {
             format!("{}… ({} bytes)", String::from_utf8_lossy(start), target.len()).into()
@@ -52,4 +62,25 @@ impl fmt::Display for ShownRequestId {
 pub fn keyed_hash(id: u64, part: u8) -> u64 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one((id, part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_targets_are_hidden_and_long_targets_are_cut() {
+        for (target, shown) in [
+            ("/a?b=c&token=s3cret&d=e", "/a?b=c&token=***&d=e"),
+            ("/reset?Key=s3cret", "/reset?Key=***"),
+            ("/?to=%2Fb%3Fpassword%3Ds3cret", "/?to=***"),
+            ("/a?name=value", "/a?name=value"),
+            ("/token=1", "/token=1"),
+        ] {
+            assert_eq!(shown_target(target.as_bytes()), shown);
+        }
+        let long = format!("/?{}&token=s3cret", "x".repeat(MAX_SHOWN_BYTES));
+        let shown = shown_target(long.as_bytes());
+        assert!(shown.ends_with("bytes)") && shown.len() < MAX_SHOWN_BYTES + 30, "{shown}");
+    }
 }

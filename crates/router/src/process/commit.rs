@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use howdah_access_log::secrets;
 use howdah_config::Config;
-use howdah_http::memory;
+use howdah_http::{mask, memory};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_routing::snapshot::Snapshot;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -67,6 +68,7 @@ impl ControlThread {
         self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         memory::FILES.set_total(snapshot.config.settings.http.response_temp_size);
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        mask::hide(secrets(&snapshot.config));
         self.site_logs.follow(&snapshot.config.error_logs).map_err(text)?;
         for (path, file) in cache_files {
             self.open_cache(&path, file);

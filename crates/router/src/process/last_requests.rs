@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_access_log::{mask_query, secrets};
+use howdah_access_log::secrets;
 use howdah_http::exchange::SendOutcome;
+use howdah_http::mask::mask_query;
 use howdah_http::message::ShownRequestId;
 use howdah_metrics::{Filter, KeptRequest, KeptRequests};
 use howdah_pipeline::thread::ThreadCommand;

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use howdah_access_log::{mask_query, secrets};
+use howdah_access_log::secrets;
+use howdah_http::mask::mask_query;
 use howdah_http::message::ShownRequestId;
 use howdah_php_pool::status::SlowRequest;
 use howdah_questions::{SlowScript, SlowScripts};

@@ -1,8 +1,7 @@
 //! Hides the values of query arguments, such as tokens and passwords.
 
-use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use howdah_config::Config;
 use howdah_text::percent;
 
 /// Maximum number of times that a URL in a value is percent-encoded.
@@ -11,8 +10,9 @@ const MAX_ENCODINGS: usize = 3;
 /// Replaces a hidden value.
 const MASK: &[u8] = b"***";
 
-/// Arguments whose values are hidden, besides those that access logs of the document mask.
-const SECRETS: [&str; 22] = [
+/// Arguments whose values are hidden in the log and in what the control API shows, besides those that
+/// access logs of the document mask.
+pub const SECRETS: [&str; 22] = [
     "access_token",
     "api_key",
     "apikey",
@@ -37,11 +37,19 @@ const SECRETS: [&str; 22] = [
     "token",
 ];
 
-/// Returns the names of arguments whose values are hidden.
-pub fn secrets(config: &Config) -> Vec<String> {
-    let masked = config.access_logs().into_iter().flat_map(|(_, log)| log.mask.iter().cloned());
-    let all: BTreeSet<_> = masked.chain(SECRETS.map(str::to_owned)).collect();
-    all.into_iter().collect()
+/// Names of arguments whose values the log hides, once [`hide`] has set them.
+static HIDDEN: RwLock<Option<Arc<[String]>>> = RwLock::new(None);
+
+/// Sets the names of arguments whose values the log of this process hides from now on; [`SECRETS`]
+/// should be among them.
+pub fn hide(names: Vec<String>) {
+    *HIDDEN.write().unwrap_or_else(PoisonError::into_inner) = Some(names.into());
+}
+
+/// Returns the names of arguments whose values the log hides.
+pub fn hidden() -> Arc<[String]> {
+    let hidden = HIDDEN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    hidden.unwrap_or_else(|| SECRETS.map(str::to_owned).into())
 }
 
 /// Replaces the values of query arguments with these names in the URLs of a text, such as a request
@@ -131,7 +139,7 @@ pub fn mask_cookies(line: &mut Vec<u8>, start: usize, names: &[String]) {
 }
 
 /// Returns true if the value of an argument with this name, as in the URL, is hidden.
-pub(super) fn is_masked(name: &[u8], names: &[String]) -> bool {
+pub fn is_masked(name: &[u8], names: &[String]) -> bool {
     let decoded: Vec<u8> = percent::decoded_form(name).collect();
     // PHP cuts a name at a null byte, too.
     let end = decoded.iter().position(|byte| b"[\0".contains(byte)).unwrap_or(decoded.len());
