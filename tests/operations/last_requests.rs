@@ -88,6 +88,20 @@ fn a_request_is_listed_with_the_parts_of_its_time() {
 }
 
 #[test]
+fn a_request_whose_process_has_died_says_how_and_the_log_has_no_secret_of_it() {
+    let site = site().file("dies.php", "<?php posix_kill(getmypid(), 9); sleep(60);");
+    let server = site.with(json!({})).serve();
+    assert_eq!(server.get("/dies.php?b=c&token=s3cret").status, 502);
+    let died = wait_for(&server, "?status=502", 1).remove(0);
+    let failure = died["failure"].as_str().unwrap();
+    assert!(failure.ends_with("was killed by signal 9"), "{died}");
+    let log = server.wait_for_log("/dies.php?b=c&token=***");
+    assert!(!log.contains("s3cret"), "{log}");
+    server.get("/a.php");
+    assert!(wait_for(&server, "?status=200", 1)[0].get("failure").is_none());
+}
+
+#[test]
 fn the_command_prints_a_line_for_each_and_follows() {
     let server = site().with(json!({})).serve();
     server.get("/a.php?s=503&password=x");

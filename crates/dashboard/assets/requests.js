@@ -29,6 +29,7 @@ function row(request, hasSite) {
   const parts = PARTS.filter(([key]) => request[key] !== undefined);
   const words = parts.map(([key, title]) => `${title} ${format.seconds(request[key])}`);
   const more = [
+    request.failure,
     request.cpu !== undefined && `processor ${format.seconds(request.cpu)}`,
     request.memory_peak !== undefined && `memory ${format.bytes(request.memory_peak)}`,
     request.servers && `servers ${request.servers.join(", ")}`,

@@ -46,6 +46,11 @@ pub trait Facts: fmt::Debug {
         None
     }
 
+    /// Returns the reason why the program that handled the request has died, in a line.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the time at which the step began.
     fn began(&self) -> Option<Instant> {
         None
@@ -122,6 +127,11 @@ impl Handling {
     /// Returns the time that [`Handling::set_answered`] has recorded.
     pub fn answered_after(&self) -> Option<Duration> {
         self.answered_after.get()
+    }
+
+    /// Returns the reason why the program that handled the request has died, in a line.
+    pub fn failure(&self) -> Option<Box<str>> {
+        self.runner.borrow().as_ref()?.facts.as_ref()?.failure().map(Box::from)
     }
 
     /// Records facts about one of the steps of the handling.

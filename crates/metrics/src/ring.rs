@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use howdah_http::exchange::SendOutcome;
-use howdah_http::handling::ScriptFacts;
+use howdah_http::handling::{Handling, ScriptFacts};
 use howdah_http::trace_context::TraceId;
 
 use crate::finished::{FinishedRequest, Parts, micros};
@@ -45,6 +45,8 @@ pub struct KeptRequest {
     pub cache_status: Option<&'static str>,
     /// Result of sending the response.
     pub outcome: SendOutcome,
+    /// Reason why its program has died, in a short line.
+    pub failure: Option<Box<str>>,
     /// Site, listener, method, target and upstream servers, one after the other.
     text: Vec<u8>,
     ends: [u16; 4],
@@ -118,6 +120,7 @@ impl KeptRequest {
             script: request.script,
             cache_status: request.cache_status,
             outcome: request.outcome,
+            failure: request.handling.and_then(Handling::failure),
             text,
             ends,
             is_cut: request.target.len() > MAX_TARGET,
@@ -138,6 +141,7 @@ impl KeptRequest {
             script: None,
             cache_status: None,
             outcome: SendOutcome::Complete,
+            failure: None,
             text: Vec::new(),
             ends: [0; 4],
             is_cut: false,

@@ -71,6 +71,7 @@ pub async fn run(
         length: 0,
         times: OnceLock::new(),
         usage: OnceLock::new(),
+        failure: OnceLock::new(),
         has_started_php: OnceLock::new(),
         profile: None,
         flow,

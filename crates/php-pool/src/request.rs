@@ -43,6 +43,9 @@ impl RequestKey {
     }
 }
 
+/// Maximum length in bytes of what is remembered about the death of a worker.
+const MAX_FAILURE: usize = 200;
+
 /// The caches whose responses a script may purge.
 pub trait Purger: fmt::Debug + Send + Sync {
     /// Purges the responses with one of the tags; `is_all`: all. `is_soft`: they become stale
@@ -78,6 +81,8 @@ pub struct RequestContext {
     pub times: OnceLock<Times>,
     /// Processor time and memory, once the script has ended.
     pub usage: OnceLock<RequestUsage>,
+    /// How its worker has died, in a line.
+    pub failure: OnceLock<Box<str>>,
     /// The application had no process when the request was queued.
     pub has_started_php: OnceLock<()>,
     /// The profile that its samples belong to.
@@ -87,6 +92,19 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
+    /// Remembers how the worker has died, from the text for the log: its first line, and the innermost
+    /// call if the worker has told it.
+    pub(crate) fn note_failure(&self, reason: &str) {
+        let mut lines = reason.lines();
+        let mut failure = lines.next().unwrap_or_default().to_owned();
+        if let Some(call) = lines.find_map(|line| line.strip_prefix("#0 ")) {
+            failure.push_str(", in ");
+            failure.push_str(call);
+        }
+        failure.truncate(failure.floor_char_boundary(MAX_FAILURE));
+        let _ = self.failure.set(failure.into());
+    }
+
     /// Logs a problem with the request, within the limit of its application's queue.
     pub(crate) fn log_error(&self, log: &Log, limit: &LogRate, problem: fmt::Arguments<'_>) {
         let problem = format_args!("{self}: {problem}");
@@ -119,6 +137,10 @@ impl Facts for RequestContext {
         Some(Fact::Time(Duration::from_micros(time)))
     }
 
+    fn failure(&self) -> Option<&str> {
+        self.failure.get().map(|failure| &**failure)
+    }
+
     fn script(&self) -> Option<ScriptFacts> {
         let (times, usage) = (self.times.get()?, self.usage.get().copied().unwrap_or_default());
         Some(ScriptFacts {
@@ -148,5 +170,44 @@ impl fmt::Display for RequestContext {
             shown_target(&self.target),
             self.script.display()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_remembered_in_a_short_line_and_the_first_one_counts() {
+        let noted = |reasons: &[&str]| {
+            let context = RequestContext {
+                application: "a".into(),
+                site: "a".into(),
+                id: 1,
+                trace: None,
+                method: Bytes::from_static(b"GET"),
+                target: Bytes::from_static(b"/?token=s3cret"),
+                script: Path::new("/a.php").into(),
+                user: None,
+                length: 0,
+                flow: Flow::default(),
+                times: OnceLock::new(),
+                usage: OnceLock::new(),
+                failure: OnceLock::new(),
+                has_started_php: OnceLock::new(),
+                profile: None,
+                purger: None,
+            };
+            assert!(context.to_string().ends_with("GET /?token=*** (/a.php)"), "{context}");
+            reasons.iter().for_each(|reason| context.note_failure(reason));
+            context.failure().unwrap_or_default().to_owned()
+        };
+        let report =
+            "worker 8 was killed by signal 11\nlast messages:\nx\nsignal 11\n#0 f()\n#1 g()";
+        assert_eq!(noted(&[report, "x"]), "worker 8 was killed by signal 11, in f()");
+        assert_eq!(noted(&["it has ended"]), "it has ended");
+        assert_eq!(noted(&[]), "");
+        let long = noted(&[&format!("x\n#0 {}", "é".repeat(500))]);
+        assert!(long.len() <= MAX_FAILURE && long.starts_with("x, in éé"), "{long}");
     }
 }

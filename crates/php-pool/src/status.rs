@@ -389,6 +389,7 @@ mod tests {
             length: 0,
             times: Default::default(),
             usage: Default::default(),
+            failure: Default::default(),
             has_started_php: Default::default(),
             flow: crate::request::Flow::default(),
             profile: None,

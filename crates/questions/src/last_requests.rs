@@ -85,6 +85,9 @@ pub struct LastRequest {
     /// Addresses of the upstream servers that got it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
+    /// Reason why its script's process has died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Result of the cache, in nginx's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,

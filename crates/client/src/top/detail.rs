@@ -31,7 +31,12 @@ fn request(request: &LastRequest) -> Line {
     let [time, method, target] =
         [&time, &request.method, &request.target].map(|text| printable(text));
     let took = seconds(request.seconds);
-    Line::new(format!("  {time}  {}  {took:>6}  {method} {target}", request.status), Style::Plain)
+    let failure = request.failure.iter().map(|text| format!(": {}", printable(text)));
+    let failure: String = failure.collect();
+    Line::new(
+        format!("  {time}  {}  {took:>6}  {method} {target}{failure}", request.status),
+        Style::Plain,
+    )
 }
 
 /// Returns the lines of the screen.

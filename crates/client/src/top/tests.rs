@@ -290,8 +290,9 @@ fn details() -> Detail {
         serde_json::from_value(json!({"procs": procs})).unwrap()
     };
     let request = |time: &str, status: u16| json!({"time": time, "method": "GET", "target": "/b\r\n", "status": status, "seconds": 1.5});
-    let requests =
-        [request("2026-11-20T15:04:06.678Z", 502), request("2026-11-20T15:04:05.678Z", 500)];
+    let mut crashed = request("2026-11-20T15:04:06.678Z", 502);
+    crashed["failure"] = json!("worker 7 was killed by signal 11, in a\u{1b}()");
+    let requests = [crashed, request("2026-11-20T15:04:05.678Z", 500)];
     Detail {
         pool: Some(pool(1_500_000)),
         before: Some((pool(500_000), Duration::from_secs(2))),
@@ -318,7 +319,7 @@ last minute: 2 errors (5xx), 0 crashes
        7 Running  4.2 s   50 12.0M      7  sl\u{fffd}eep.php, GET /a\u{fffd}[2J?b=c\u{fffd}
        8 Idle     4.2 s   50 12.0M      7  sl\u{fffd}eep.php, GET /a\u{fffd}[2J?b=c\u{fffd}
 LAST ERRORS
-  15:04:06  502   1.5 s  GET /b\u{fffd}\u{fffd}
+  15:04:06  502   1.5 s  GET /b\u{fffd}\u{fffd}: worker 7 was killed by signal 11, in a\u{fffd}()
   15:04:05  500   1.5 s  GET /b\u{fffd}\u{fffd}
 SLOW REQUESTS
   15:04:06  200   1.5 s  GET /b\u{fffd}\u{fffd}";

@@ -92,6 +92,7 @@ mod tests {
             length: 0,
             times: OnceLock::new(),
             usage: Default::default(),
+            failure: Default::default(),
             has_started_php: Default::default(),
             flow: Flow::default(),
             profile: None,

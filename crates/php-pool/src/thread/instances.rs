@@ -116,6 +116,9 @@ impl PhpThread {
             }
             let context = self.with_entry(key, |entry| {
                 entry.is_settled = true;
+                if let Failure::Died(reason) = failure {
+                    entry.context.note_failure(reason);
+                }
                 entry.pending.fail(failure.clone());
                 let is_told = entry.is_rejected || entry.is_overdue;
                 (!is_told).then(|| Arc::clone(&entry.context))

@@ -88,6 +88,7 @@ fn shown(request: &KeptRequest, secrets: &[String]) -> LastRequest {
         cpu: script.map(|script| seconds(script.cpu_us)),
         memory_peak: script.map(|script| script.peak_memory),
         servers: text(texts.upstreams).split_whitespace().map(str::to_owned).collect(),
+        failure: request.failure.as_deref().map(str::to_owned),
         cache: request.cache_status.map(str::to_owned),
         cut_by: match request.outcome {
             SendOutcome::Complete => None,
