@@ -2,26 +2,37 @@
 //! itself is tested in a browser, by `tests/e2e/dashboard.py`.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use harness::client::{Client, Response};
+use harness::raw::Raw;
 use harness::{Server, Site, eventually, programs};
 use serde_json::{Value, json};
 
 use crate::faulty_sites::{FAULTS, Visitors, serve};
 
-/// A page, and what it prints.
+/// A page in a browser.
+#[derive(Debug, Clone, Copy)]
+pub struct Browser {
+    /// The address that it connects to.
+    pub address: SocketAddr,
+    /// The address that it connects from; `None` for any.
+    pub source: Option<Ipv4Addr>,
+}
+
+/// A page of `howdah dashboard`, and what it prints.
 struct Page {
     child: Child,
     output: BufReader<ChildStdout>,
-    address: SocketAddr,
+    browser: Browser,
     code: String,
 }
 
 /// The secrets of somebody who has logged in.
 #[derive(Debug, Clone)]
-struct Session {
+pub struct Session {
     cookie: String,
     key: String,
 }
@@ -36,14 +47,34 @@ impl Page {
         let link = next_link(&mut output);
         let (url, code) = link.split_once("/#log-in=").unwrap();
         let address = url.strip_prefix("http://").unwrap_or("127.0.0.1:0").parse().unwrap();
-        Page { child, output, address, code: code.to_owned() }
+        let browser = Browser { address, source: None };
+        Page { child, output, browser, code: code.to_owned() }
     }
 
+    /// Logs in with the code that was printed.
+    fn session(&self) -> Session {
+        session(&self.log_in(&self.code))
+    }
+}
+
+impl Deref for Page {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        &self.browser
+    }
+}
+
+impl Browser {
     /// Sends a request with these fields, and returns the response.
-    fn ask(&self, method: &str, target: &str, fields: &str, body: &str) -> Response {
+    pub fn ask(&self, method: &str, target: &str, fields: &str, body: &str) -> Response {
         let host = if fields.contains("Host:") { String::new() } else { self.host() };
         let length = body.len();
-        Client::connect(self.address)
+        let mut client = match self.source {
+            Some(source) => Client::connect_from(source, self.address),
+            None => Client::connect(self.address),
+        };
+        client
             .send(format!(
                 "{method} {target} HTTP/1.1\r\n{host}Connection: close\r\n{fields}Content-Length: \
                  {length}\r\n\r\n{body}"
@@ -56,7 +87,7 @@ impl Page {
     }
 
     /// Returns the fields of a request of the page itself.
-    fn own(&self, session: Option<&Session>) -> String {
+    pub fn own(&self, session: Option<&Session>) -> String {
         let mut fields = format!(
             "Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/json\r\n",
             self.address
@@ -67,28 +98,23 @@ impl Page {
         fields
     }
 
-    fn log_in(&self, code: &str) -> Response {
+    pub fn log_in(&self, code: &str) -> Response {
         let body = json!({"code": code}).to_string();
         self.ask("POST", "/api/log-in", &self.own(None), &body)
     }
 
-    /// Logs in with the code that was printed.
-    fn session(&self) -> Session {
-        session(&self.log_in(&self.code))
-    }
-
-    fn get(&self, session: &Session, name: &str) -> Value {
+    pub fn get(&self, session: &Session, name: &str) -> Value {
         let response = self.ask("GET", &format!("/api/{name}"), &self.own(Some(session)), "");
         assert_eq!(response.status, 200, "{response:?}");
         serde_json::from_str(&response.text()).unwrap()
     }
 
-    fn press(&self, session: &Session, body: &Value) -> Response {
+    pub fn press(&self, session: &Session, body: &Value) -> Response {
         self.ask("POST", "/api/do", &self.own(Some(session)), &body.to_string())
     }
 
     /// Opens the stream of events.
-    fn events(&self, session: &Session) -> Client {
+    pub fn events(&self, session: &Session) -> Client {
         let mut client = Client::connect(self.address);
         let (host, fields) = (self.host(), self.own(Some(session)));
         client.send(format!("GET /api/events HTTP/1.1\r\n{host}{fields}\r\n"));
@@ -110,7 +136,8 @@ fn next_link(output: &mut impl BufRead) -> String {
     link.expect("the page prints a link").trim().to_owned()
 }
 
-fn session(response: &Response) -> Session {
+/// Returns the secrets of a response to a log-in.
+pub fn session(response: &Response) -> Session {
     assert_eq!(response.status, 200, "{response:?}");
     let cookie = response.field("Set-Cookie").unwrap();
     let answer: Value = serde_json::from_str(&response.text()).unwrap();
@@ -248,7 +275,7 @@ fn a_page_behind_a_proxy_has_its_own_host_and_a_secure_cookie() {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let link = next_link(&mut output);
     let code = link.strip_prefix("https://status.example/#log-in=").unwrap().to_owned();
-    let page = Page { child, output, address, code };
+    let page = Page { child, output, browser: Browser { address, source: None }, code };
     let own = page.own(None);
     let behind = own.replace(&format!("http://{address}"), "https://status.example");
     let behind = format!("Host: status.example\r\n{behind}");
@@ -361,6 +388,112 @@ fn a_button_works_with_its_own_code_only() {
         site["application"].is_object().then_some(())
     });
     assert_eq!(page.press(&session, &order(&code, name)).status, 403);
+}
+
+/// Presses the button of this name on the part of the page, as its code does; returns the answer.
+fn press(page: &Page, session: &Session, button: &str, mut order: Value) -> Value {
+    order["code"] = eventually("the button is offered", || {
+        let code = &page.get(session, "parts")["buttons"][button];
+        code.is_string().then(|| code.clone())
+    });
+    let response = page.press(session, &order);
+    assert_eq!(response.status, 200, "{order}: {response:?}");
+    serde_json::from_str(&response.text()).unwrap()
+}
+
+/// A server whose page has all buttons: two servers of an upstream, in turn, a cache in front of
+/// one of them, and a document in a file.
+fn with_all_buttons() -> (Server, [Raw; 2]) {
+    let answer = |name: &str| {
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 1\r\n\r\n";
+        Raw::answering(format!("{head}{name}"))
+    };
+    let servers = [answer("a"), answer("b")];
+    let [a, b] = servers.each_ref().map(|server| server.address.to_string());
+    let site = Site::new();
+    let control = format!("unix:{}", site.control_socket().display());
+    let document = json!({
+        "upstreams": {"pair": {"servers": {a: {}, b: {}}}},
+        "routes": [
+            {"match": {"uri": "/cached"}, "action": {"pass": "upstreams/pair", "cache": {}}},
+            {"match": {"uri": "/turns"}, "action": {"pass": "upstreams/pair"}},
+            {"action": {"return": 404}},
+        ],
+    });
+    (site.argument("--control").argument(&control).with(document).serve(), servers)
+}
+
+#[test]
+fn the_button_of_a_cache_empties_it() {
+    let (server, servers) = with_all_buttons();
+    let asked = || servers.iter().map(|server| server.asked().len()).sum::<usize>();
+    for _ in 0..2 {
+        server.get("/cached");
+    }
+    assert_eq!(asked(), 1, "the second answer is that of the cache");
+    let page = Page::of(&server, &[]);
+    let session = page.session();
+    let buttons = eventually("the cache is known", || {
+        let parts = page.get(&session, "parts");
+        let cache = parts["caches"].as_object()?.keys().next()?.clone();
+        Some((cache, parts["buttons"].clone()))
+    });
+    let (cache, buttons) = buttons;
+    let purge = |prefix: Option<&str>| {
+        let order = json!({"do": "purge", "name": cache, "prefix": prefix});
+        press(&page, &session, &format!("purge {cache}"), order);
+        server.get("/cached");
+        asked()
+    };
+    assert!(buttons["reload"].is_string(), "{buttons}");
+    assert_eq!(purge(Some("https://elsewhere.example/")), 1, "nothing is below this URL");
+    assert_eq!(purge(None), 2);
+}
+
+#[test]
+fn the_buttons_of_a_server_keep_requests_from_it_and_give_it_some_again() {
+    let (server, servers) = with_all_buttons();
+    let page = Page::of(&server, &[]);
+    let session = page.session();
+    let address = servers[0].address.to_string();
+    let button = format!("drain {}", json!(["pair", address]));
+    let drain = |drains: bool| {
+        let order = json!({"do": "drain", "name": "pair", "server": address, "drains": drains});
+        press(&page, &session, &button, order);
+    };
+    let turns = || (0..8).map(|_| server.get("/turns").text()).collect::<String>();
+    let before = turns();
+    assert!(before.contains('a') && before.contains('b'), "{before}");
+    drain(true);
+    assert_eq!(turns(), "bbbbbbbb");
+    let drained = eventually("the page says so", || {
+        let drained = page.get(&session, "parts")["drained"].clone();
+        (drained != json!([])).then_some(drained)
+    });
+    assert_eq!(drained, json!([["pair", address]]));
+    drain(false);
+    let after = turns();
+    assert!(after.contains('a') && after.contains('b'), "{after}");
+}
+
+#[test]
+fn the_button_reload_reads_the_document_again() {
+    let (server, _servers) = with_all_buttons();
+    let page = Page::of(&server, &[]);
+    let session = page.session();
+    let path = server.site.root().with_file_name("config.json");
+    let mut document: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    document["routes"] = json!([{"action": {"return": 204}}]);
+    std::fs::write(&path, document.to_string()).unwrap();
+    assert_eq!(server.get("/").status, 404);
+    press(&page, &session, "reload", json!({"do": "reload"}));
+    assert_eq!(server.get("/").status, 204);
+    // A document that is refused: the page gets the reason.
+    std::fs::write(&path, "{").unwrap();
+    let code = page.get(&session, "parts")["buttons"]["reload"].clone();
+    let refused = page.press(&session, &json!({"do": "reload", "code": code}));
+    assert_eq!(refused.status, 409, "{refused:?}");
+    assert!(refused.text().contains("config.json"), "{refused:?}");
 }
 
 #[test]
