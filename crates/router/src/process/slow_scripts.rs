@@ -76,8 +76,8 @@ impl KeptScripts {
     ) -> Vec<SlowScript> {
         let is_wanted = |script: &&SlowScript| {
             name.is_none_or(|name| script.application == name || script.site == name)
-        };
                 && applications.is_none_or(|those| those.contains(&script.application))
+        };
         self.0.iter().rev().filter(is_wanted).cloned().collect()
     }
 }
