@@ -188,6 +188,10 @@ pub struct Serve {
     /// abstract sockets (unix:@NAME), which every program of the machine can reach
     #[arg(long, value_name = "FILE")]
     pub control_token_file: Option<PathBuf>,
+    /// File with the token that logs in to the page of the action "dashboard"; not that of the
+    /// control API, as it passes the router
+    #[arg(long, value_name = "FILE")]
+    pub dashboard_token_file: Option<PathBuf>,
     /// Socket on which users of sites may ask about their own sites (howdah top, requests, profile),
     /// such as unix:/run/howdah/sites.sock, where the commands look for it [default: none]
     #[arg(long, value_name = "ADDRESS")]

@@ -42,6 +42,9 @@ fn main() -> ExitCode {
     if title == howdah_supervisor::TELEMETRY_TITLE {
         return internal(howdah_telemetry::run);
     }
+    if title == howdah_supervisor::DASHBOARD_TITLE {
+        return internal(howdah_dashboard::process::run);
+    }
     if title == howdah_supervisor::NAMESPACE_TITLE {
         howdah_sys::namespaces::wait_for_stdin_close();
         return ExitCode::SUCCESS;

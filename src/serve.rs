@@ -83,6 +83,7 @@ fn serve(
         *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
     }
     let mut control_token = control_access::read_token(&arguments)?;
+    let dashboard_token = control_access::read_dashboard_token(&arguments, control_token.as_ref())?;
     control_access::check_site_users(&arguments, credentials::is_root())?;
     let state_problem =
         directories::check_format(arguments.common.state.as_deref(), arguments.strict)?;
@@ -191,6 +192,7 @@ fn serve(
         default_controls,
         site_users: arguments.site_users.clone(),
         unit_defaults: arguments.unit,
+        dashboard_token,
         control_token,
         mail_file: mail_to::file(arguments.mail_to.as_deref())?,
         sandbox: !arguments.no_sandbox,

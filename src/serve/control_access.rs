@@ -70,6 +70,25 @@ pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
     }
 }
 
+/// Reads the token of `--dashboard-token-file`, which must not be that of the control API: the router
+/// passes it on, and nothing that a router learns may be worth more than it has anyway.
+pub(super) fn read_dashboard_token(
+    arguments: &Serve,
+    control_token: Option<&Secret>,
+) -> Result<Option<Secret>, String> {
+    const OPTION: &str = "--dashboard-token-file";
+    let Some(path) = &arguments.dashboard_token_file else { return Ok(None) };
+    let token = token_file::read(OPTION, path)?;
+    if control_token.is_some_and(|control| control.expose() == token.expose()) {
+        return Err(format!(
+            "{OPTION} {}: it has the token of the control API; clients send the token of the page \
+             through the router, so make another one with (umask 077; openssl rand -hex 32 > FILE)",
+            path.display()
+        ));
+    }
+    Ok(Some(Secret::new(token.expose().to_owned())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

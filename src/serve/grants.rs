@@ -66,6 +66,7 @@ fn of(config: &Config) -> Grants {
             .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
             .collect(),
         telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
+        has_dashboard: config.has_dashboard(),
         applications,
         shutdown_timeout: config.settings.shutdown_timeout,
     };

@@ -4,6 +4,7 @@ mod access_log;
 mod bans;
 mod command;
 mod dashboard;
+mod dashboard_action;
 mod descriptors;
 mod environment;
 mod failed_upgrades;

@@ -93,13 +93,14 @@ impl Setup {
 
     /// Processes that the attack is on: the most harmless to lose come first.
     pub fn targets(&self) -> Vec<(&'static str, u32, String)> {
-        const TITLES: [(&str, &str); 7] = [
+        const TITLES: [(&str, &str); 8] = [
             ("other worker", "howdah: \"site\" application"),
             ("other prototype", "howdah: \"site\" prototype"),
             ("zygote", "zygote"),
             ("control", "howdah: control"),
             ("mail", "howdah: mail"),
             ("telemetry", "howdah: telemetry"),
+            ("dashboard", "howdah: dashboard"),
             ("router", "howdah: router"),
         ];
         let found = self.server.processes();

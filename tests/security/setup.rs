@@ -210,6 +210,7 @@ impl<'w> Plan<'w> {
                 "tls": {"certificate": certificate}}},
             "routes": [
                 {"match": {"uri": "/attack/*"}, "action": {"pass": "applications/attacker"}},
+                {"match": {"uri": "/page"}, "action": {"dashboard": true}},
                 document["routes"][0],
             ],
             "access_log": private.join("access.log"),

@@ -53,6 +53,12 @@ pub(crate) static ACTION: Shape = Shape {
             Key::new("metrics", Kind::Switch, "Responds with the metrics of the whole server")
                 .details("For Prometheus, see [Metrics](../monitor.md#metrics). Must be `true`")
                 .kind(),
+            Key::new("dashboard", Kind::Switch, "Responds with the page of `howdah dashboard`")
+                .details(
+                    "Without buttons, see [Through a listener](../dashboard.md#through-a-listener). \
+                     Must be `true`",
+                )
+                .kind(),
             Key::new(
                 "proxy",
                 Kind::Text,
@@ -209,6 +215,8 @@ pub enum ActionKind {
     Ping(Ping),
     /// `metrics`: the metrics of the whole server.
     Metrics,
+    /// `dashboard`: the page of the server, without buttons.
+    Dashboard,
     /// `proxy`: the response of another HTTP server.
     Proxy(Proxy),
 }
@@ -291,8 +299,8 @@ pub enum PageSource {
 }
 
 /// The keys of which an action has exactly one.
-pub(crate) const KINDS: [&str; 7] =
-    ["pass", "return", "share", "status", "ping", "metrics", "proxy"];
+pub(crate) const KINDS: [&str; 8] =
+    ["pass", "return", "share", "status", "ping", "metrics", "dashboard", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
@@ -311,11 +319,12 @@ impl Action {
             "status" => ActionKind::Status(Target::read_application(&object.required("status")?)?),
             "ping" => ActionKind::Ping(Ping::read(&object)?),
             "metrics" => {
-                let value = object.required("metrics")?;
-                if value.value.as_bool() != Some(true) {
-                    return Err(value.invalid("must be true"));
-                }
+                read_true(&object.required("metrics")?)?;
                 ActionKind::Metrics
+            }
+            "dashboard" => {
+                read_true(&object.required("dashboard")?)?;
+                ActionKind::Dashboard
             }
             _ => ActionKind::Proxy(Proxy::read(&object.required("proxy")?)?),
         };
@@ -335,6 +344,7 @@ impl Action {
                 | ActionKind::Status(_)
                 | ActionKind::Ping(_)
                 | ActionKind::Metrics
+                | ActionKind::Dashboard
         );
         if let (true, Some(CacheOption::On(_)), Some(node)) =
             (has_fixed_response, &action.options.cache, object.optional("cache"))
@@ -350,6 +360,14 @@ impl Action {
         }
         object.end()?;
         Ok(action)
+    }
+}
+
+/// Reads the value of a kind of action that has no parameters.
+fn read_true(node: &Node<'_>) -> Result<(), Error> {
+    match node.value.as_bool() {
+        Some(true) => Ok(()),
+        _ => Err(node.invalid("must be true")),
     }
 }
 

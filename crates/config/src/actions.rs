@@ -35,6 +35,11 @@ impl Config {
         all
     }
 
+    /// Returns true if an action responds with the page of the server.
+    pub fn has_dashboard(&self) -> bool {
+        self.actions().iter().any(|(_, action)| matches!(action.kind, ActionKind::Dashboard))
+    }
+
     /// Returns all access logs, each with its path.
     pub fn access_logs(&self) -> Vec<(String, &AccessLog)> {
         let of_listeners = self.listeners.iter().filter_map(|listener| {

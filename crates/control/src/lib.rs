@@ -12,6 +12,8 @@
 //!    at a time.
 //! 4. The outcome is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
 //!
+//! The dashboard process asks the router through [`Reader`], which only reads.
+//!
 //! Only [`process`] and the files of the [`socket`] and of its token do I/O. Requests are untrusted
 //! input: none makes this crate panic, recurse without bound or take memory out of proportion to
 //! its size.
@@ -49,6 +51,7 @@ pub use guard::{Transport, guard, is_this_machine, needs_token};
 pub use path::Path;
 pub use print::print;
 pub use process::connections::{ConnectionSlot, Connections};
+pub use process::reader::Reader;
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use store::{Next, Prepared, Store};

@@ -14,6 +14,7 @@ mod activity;
 mod api;
 pub mod connections;
 mod limits;
+pub mod reader;
 mod router;
 mod supervisor;
 

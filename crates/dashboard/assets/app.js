@@ -83,7 +83,7 @@ function showLogIn(problem) {
     }
   } },
   h("img", { src: "icon.svg", alt: "", width: "48", height: "48" }), h("h1", { text: "Howdah" }),
-  h("p", { text: "Open the link that “howdah dashboard” prints, or type its code or the token of the control API." }),
+  h("p", { text: "Open the link that “howdah dashboard” prints, or type its code or the token of the server." }),
   h("label", { for: "code", text: "Code or token" }), code, h("button", { type: "submit", class: "main", text: "Log in" }), note);
   main.replaceChildren(form);
   code.focus();

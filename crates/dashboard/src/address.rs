@@ -4,7 +4,10 @@
 //! responses. The host of a request must therefore be a name of the loopback interface, or that of
 //! the page behind a proxy; what changes something must come from this origin.
 
+use std::net::{IpAddr, SocketAddr};
+
 use howdah_control::is_this_machine;
+use howdah_http::message::Request;
 
 /// Address of the page in browsers, such as `https://status.example.org`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,22 +42,92 @@ impl PageAddress {
     }
 
     /// Returns true if cookies are for HTTPS only.
-    pub(crate) fn is_https(&self) -> bool {
+    fn is_https(&self) -> bool {
         self.is_https
     }
 }
 
-/// Returns true if a request with this value of `Host` is for the page.
-pub(crate) fn is_own_host(page: Option<&PageAddress>, host: &[u8]) -> bool {
-    is_this_machine(host)
-        || page.is_some_and(|page| host.eq_ignore_ascii_case(page.authority.as_bytes()))
+/// Where the page is.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// At a port of this machine, and at another address if a proxy is in front of it.
+    Local {
+        /// The port.
+        listen: SocketAddr,
+        /// The address in browsers.
+        page: Option<PageAddress>,
+    },
+    /// Behind listeners of the server. Their routes decide which hosts lead here.
+    Listener,
 }
 
-/// Returns true if a request for this host with this value of `Origin` comes from the page.
-pub(crate) fn is_own_origin(page: Option<&PageAddress>, host: &[u8], origin: &[u8]) -> bool {
-    let is_local = is_this_machine(host)
-        && origin.strip_prefix(b"http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host));
-    is_local || page.is_some_and(|page| origin.eq_ignore_ascii_case(page.text().as_bytes()))
+/// The client of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Visitor {
+    /// Its address; `None` if it is unknown.
+    pub(crate) address: Option<IpAddr>,
+    /// The connection is encrypted.
+    pub(crate) is_https: bool,
+}
+
+impl Place {
+    /// Returns true if a request with this value of `Host` is for the page.
+    pub(crate) fn is_own_host(&self, host: &[u8]) -> bool {
+        match self {
+            Place::Local { page, .. } => {
+                let is_page =
+                    |page: &PageAddress| host.eq_ignore_ascii_case(page.authority.as_bytes());
+                is_this_machine(host) || page.as_ref().is_some_and(is_page)
+            }
+            Place::Listener => !host.is_empty(),
+        }
+    }
+
+    /// Returns true if a request for this host with this value of `Origin` comes from the page.
+    pub(crate) fn is_own_origin(&self, visitor: Visitor, host: &[u8], origin: &[u8]) -> bool {
+        let is_at = |scheme: &[u8]| {
+            origin.strip_prefix(scheme).is_some_and(|origin| origin.eq_ignore_ascii_case(host))
+        };
+        match self {
+            Place::Local { page, .. } => {
+                let is_page =
+                    |page: &PageAddress| origin.eq_ignore_ascii_case(page.text().as_bytes());
+                is_this_machine(host) && is_at(b"http://") || page.as_ref().is_some_and(is_page)
+            }
+            // A proxy that the listener does not know may have TLS in front of it.
+            Place::Listener => is_at(b"https://") || !visitor.is_https && is_at(b"http://"),
+        }
+    }
+
+    /// Returns the client of a request. Behind a listener, the router says who it is, and has
+    /// replaced what the client has said.
+    pub(crate) fn visitor(&self, request: &Request) -> Visitor {
+        match self {
+            Place::Local { page, .. } => {
+                let host = request.fields.get("host").unwrap_or_default();
+                let is_https = page.as_ref().is_some_and(PageAddress::is_https);
+                Visitor {
+                    address: request.connection.peer.map(|peer| peer.ip()),
+                    is_https: is_https && !is_this_machine(host),
+                }
+            }
+            Place::Listener => {
+                let address = request.fields.get("x-real-ip").unwrap_or_default();
+                let address = std::str::from_utf8(address).unwrap_or_default();
+                Visitor {
+                    address: address.parse().ok(),
+                    is_https: request.fields.get("x-forwarded-proto") == Some(b"https"),
+                }
+            }
+        }
+    }
+
+    /// Returns true if nobody between the client and the page can read what it sends. At a port of
+    /// this machine, that is up to who has put a proxy in front of it.
+    pub(crate) fn is_private(&self, visitor: Visitor) -> bool {
+        let is_local = visitor.address.is_some_and(|address| address.to_canonical().is_loopback());
+        matches!(self, Place::Local { .. }) || visitor.is_https || is_local
+    }
 }
 
 /// Returns the name of the cookie for requests with this value of `Host`. It ends with the port:
@@ -120,11 +193,65 @@ mod tests {
             ("s.example", "http://s.example", false, false),
             ("evil.example", "http://evil.example", false, false),
         ] {
-            let is_own = |page: Option<&PageAddress>| {
-                is_own_host(page, host.as_bytes())
-                    && is_own_origin(page, host.as_bytes(), origin.as_bytes())
+            let is_own = |page: Option<PageAddress>| {
+                let place = Place::Local { listen: ([127, 0, 0, 1], 0).into(), page };
+                place.is_own_host(host.as_bytes())
+                    && place.is_own_origin(PLAIN, host.as_bytes(), origin.as_bytes())
             };
-            assert_eq!((is_own(None), is_own(Some(&page))), (local, behind), "{host} {origin}");
+            let both = (is_own(None), is_own(Some(page.clone())));
+            assert_eq!(both, (local, behind), "{host} {origin}");
+        }
+    }
+
+    const PLAIN: Visitor = Visitor { address: None, is_https: false };
+
+    #[test]
+    fn behind_a_listener_the_origin_is_that_of_the_request() {
+        let encrypted = Visitor { is_https: true, ..PLAIN };
+        for (host, origin, plain, tls) in [
+            ("s.example", "https://s.example", true, true),
+            ("S.example:8443", "https://s.example:8443", true, true),
+            ("s.example", "http://s.example", true, false),
+            ("s.example", "https://t.example", false, false),
+            ("s.example", "https://s.example:8443", false, false),
+            ("s.example", "null", false, false),
+            ("", "https://", false, false),
+        ] {
+            let is_own = |visitor| {
+                Place::Listener.is_own_host(host.as_bytes())
+                    && Place::Listener.is_own_origin(visitor, host.as_bytes(), origin.as_bytes())
+            };
+            assert_eq!((is_own(PLAIN), is_own(encrypted)), (plain, tls), "{host} {origin}");
+        }
+    }
+
+    #[test]
+    fn the_router_says_who_the_client_is_and_a_token_is_sent_encrypted() {
+        for (fields, address, is_https, is_private) in [
+            (
+                &[("X-Real-IP", "192.0.2.1"), ("X-Forwarded-Proto", "https")],
+                "192.0.2.1",
+                true,
+                true,
+            ),
+            (
+                &[("X-Real-IP", "192.0.2.1"), ("X-Forwarded-Proto", "http")],
+                "192.0.2.1",
+                false,
+                false,
+            ),
+            (
+                &[("X-Real-IP", "127.0.0.1"), ("X-Forwarded-Proto", "http")],
+                "127.0.0.1",
+                false,
+                true,
+            ),
+            (&[("X-Real-IP", "::1"), ("X-Forwarded-Proto", "x")], "::1", false, true),
+            (&[("X-Real-IP", "unix:"), ("X-Forwarded-Proto", "http")], "", false, false),
+        ] {
+            let visitor = Place::Listener.visitor(&howdah_http::fixture::request("/", fields));
+            assert_eq!(visitor, Visitor { address: address.parse().ok(), is_https });
+            assert_eq!(Place::Listener.is_private(visitor), is_private, "{fields:?}");
         }
     }
 }

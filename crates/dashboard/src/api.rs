@@ -9,7 +9,6 @@ mod parts;
 mod site;
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,13 +27,14 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::actions::{Action, TIMEOUT};
-use crate::address::{cookie_name, is_own_host, is_own_origin};
+use crate::address::{Place, Visitor, cookie_name};
 use crate::answers::Answers;
 use crate::assets;
+use crate::attempts::Source;
 use crate::secret::Secret;
 use crate::sessions::{Refused, Session, Sessions};
 use crate::state::{Events, MAX_ASKED, State};
-use crate::{Control, Options, Problem};
+use crate::{Control, Problem};
 
 /// Name of the field with the key of a session.
 const KEY: &str = "x-howdah-key";
@@ -55,8 +55,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// The page.
 pub(crate) struct Api {
-    options: Options,
-    address: SocketAddr,
+    place: Place,
+    is_read_only: bool,
     control: Arc<dyn Control>,
     answers: Answers,
     state: Rc<State>,
@@ -70,17 +70,18 @@ pub(crate) struct Api {
 type Reply = Result<Value, (u16, String)>;
 
 impl Api {
-    /// Creates the page at an address. `code` begins the first session.
+    /// Creates the page at a place. Without buttons if it is read-only. `code` begins the first
+    /// session.
     pub(crate) fn new(
-        options: Options,
-        address: SocketAddr,
+        place: Place,
+        is_read_only: bool,
         control: Arc<dyn Control>,
         begun: Instant,
         code: Option<Secret>,
     ) -> Api {
         Api {
-            options,
-            address,
+            place,
+            is_read_only,
             answers: Answers::new(Arc::clone(&control)),
             control,
             state: Rc::default(),
@@ -105,8 +106,11 @@ impl Api {
     }
 
     fn url(&self) -> String {
-        let local = || format!("http://{}", self.address);
-        self.options.page.as_ref().map_or_else(local, |page| page.text())
+        match &self.place {
+            Place::Local { page: Some(page), .. } => page.text(),
+            Place::Local { listen, page: None } => format!("http://{listen}"),
+            Place::Listener => String::new(),
+        }
     }
 
     fn print_link(&self, code: &Secret) {
@@ -130,9 +134,8 @@ impl Api {
         exchange: &mut Exchange<'_>,
         place: &ConnectionSlot,
     ) -> Response {
-        let page = self.options.page.as_ref();
         let hosts: Vec<_> = exchange.request.fields.get_all("host").collect();
-        let is_own = matches!(hosts[..], [host] if is_own_host(page, host));
+        let is_own = matches!(hosts[..], [host] if self.place.is_own_host(host));
         if !is_own {
             let advice = "this is not the host of the page; with a proxy in front of it, name the \
                           address with --url";
@@ -146,11 +149,12 @@ impl Api {
         let Some(name) = path.strip_prefix(b"/api/") else {
             return failure(404, "there is no such page");
         };
-        if !self.is_from_page(&exchange.request, !is_get) {
+        let visitor = self.place.visitor(&exchange.request);
+        if !self.is_from_page(&exchange.request, visitor, !is_get) {
             return failure(403, "the request comes from another page");
         }
         if name == b"log-in" {
-            return if is_get { not_allowed("POST") } else { self.log_in(exchange).await };
+            return if is_get { not_allowed("POST") } else { self.log_in(exchange, visitor).await };
         }
         let Some(session) = self.session(&exchange.request, |session| session.number) else {
             return failure(401, "log in first");
@@ -168,7 +172,7 @@ impl Api {
                 Err(refused) => Err(refused),
             },
             b"session" => Ok(json!({
-                "control": self.control.address(), "read_only": self.options.is_read_only,
+                "control": self.control.address(), "read_only": self.is_read_only,
             })),
             b"histories" => self.histories(&exchange.request),
             b"requests" => self.requests(&exchange.request).await,
@@ -184,7 +188,7 @@ impl Api {
 
     /// Returns false if another page has made the browser send a request. Browsers say so for each
     /// request, and name the origin of those that can change something.
-    fn is_from_page(&self, request: &Request, changes: bool) -> bool {
+    fn is_from_page(&self, request: &Request, visitor: Visitor, changes: bool) -> bool {
         let mut sites = request.fields.get_all("sec-fetch-site");
         if !sites.all(|site| site == b"same-origin") {
             return false;
@@ -194,7 +198,7 @@ impl Api {
         if origins.peek().is_none() {
             return !changes;
         }
-        origins.all(|origin| is_own_origin(self.options.page.as_ref(), host, origin))
+        origins.all(|origin| self.place.is_own_origin(visitor, host, origin))
     }
 
     /// Returns what is asked of the session of a request.
@@ -212,7 +216,12 @@ impl Api {
         sessions.get(number).map(ask)
     }
 
-    async fn log_in(&self, exchange: &mut Exchange<'_>) -> Response {
+    async fn log_in(&self, exchange: &mut Exchange<'_>, visitor: Visitor) -> Response {
+        if !self.place.is_private(visitor) {
+            let advice = "log in over HTTPS: others could read here what you send; if a proxy in \
+                          front of the server has TLS, name it in the listener's \"forwarded\"";
+            return failure(403, advice);
+        }
         let body = match read(exchange).await {
             Ok(body) => body,
             Err((status, problem)) => return failure(status, &problem),
@@ -220,14 +229,11 @@ impl Api {
         let code = body.get("code").and_then(Value::as_str).unwrap_or_default().trim();
         let now = self.begun.elapsed();
         let mut sessions = self.sessions.borrow_mut();
-        match sessions.log_in(code.as_bytes(), self.control.token(), now) {
+        let source = Source::of(visitor.address);
+        match sessions.log_in(code.as_bytes(), self.control.token(), source, now) {
             Ok((session, next)) => {
                 let host = exchange.request.fields.get("host").unwrap_or_default();
-                let secure =
-                    self.options.page.as_ref().is_some_and(|page| {
-                        page.is_https() && !howdah_control::is_this_machine(host)
-                    });
-                let secure = if secure { "; Secure" } else { "" };
+                let secure = if visitor.is_https { "; Secure" } else { "" };
                 let (name, cookie) = (cookie_name(host), session.cookie.expose());
                 let cookie = format!("{name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
                 let answer = json_response(200, &json!({"key": session.key.expose()}));
@@ -239,6 +245,10 @@ impl Api {
             }
             Err(Refused::Wrong) => {
                 let advice = match self.control.token() {
+                    Some(_) if matches!(self.place, Place::Listener) => "this is not the token",
+                    None if matches!(self.place, Place::Listener) => {
+                        "nobody can log in: the server was started without --dashboard-token-file"
+                    }
                     Some(_) => "neither a code that is printed in the terminal nor the token",
                     None => "this code was used, or is wrong; the terminal has the next one",
                 };
@@ -300,8 +310,8 @@ impl Api {
 
     /// Does the work of a button.
     async fn carry_out(&self, request: &Request, body: &Value) -> Reply {
-        if self.options.is_read_only {
-            return Err((403, "the page was started with --read-only".to_owned()));
+        if self.is_read_only {
+            return Err((403, "this page has no buttons".to_owned()));
         }
         let Some(action) = Action::read(body) else {
             return Err((400, "no button sends this".to_owned()));
@@ -321,7 +331,7 @@ impl Api {
 
     /// Returns the codes of buttons, by names of the page's choice; null if there are no buttons.
     fn buttons(&self, request: &Request, actions: &[(String, Action)]) -> Value {
-        if self.options.is_read_only {
+        if self.is_read_only {
             return Value::Null;
         }
         let code = |session: &Session| -> Value {

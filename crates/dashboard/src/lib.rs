@@ -1,21 +1,20 @@
 //! The page of `howdah dashboard`: which site hurts, and why, in a browser.
 //!
 //! A process of its own, which asks the control API as each other command does ([`Control`]) and
-//! has no other rights.
+//! has no other rights. For clients of the action `dashboard`, the supervisor starts [`process`],
+//! which has fewer: it asks the router alone.
 //!
 //! 1. `sampler` asks for the status once a second; `state` keeps the rows and histories of sites,
-//!    and
-//!    tells the pages that are open about differences.
+//!    and tells the pages that are open about differences.
 //! 2. `server` accepts connections. `address` refuses hosts and origins that are not the page's
-//!    own,
-//!    `sessions` knows who has logged in, `api` answers.
+//!    own, `sessions` knows who has logged in, with the `attempts` of each client; `api` answers.
 //! 3. `assets` has the files of the page, which are parts of the program.
 //!
 //! Clients, and the names and texts of the status, are untrusted: the page shows all of them as
 //! text.
 #![forbid(unsafe_code)]
 
-#[macro_use(println)]
+#[macro_use(println, eprintln)]
 extern crate howdah_sys;
 
 mod actions;
@@ -23,7 +22,9 @@ mod address;
 mod answers;
 mod api;
 mod assets;
+mod attempts;
 mod frames;
+pub mod process;
 mod sampler;
 mod secret;
 mod server;

@@ -9,23 +9,26 @@ use howdah_control::{ConnectionSlot, Connections};
 use howdah_http::drain::Drain;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
-use howdah_http::h1;
+use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
 use howdah_sys::sandbox::landlock::Domain;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_local;
 
+use crate::address::Place;
 use crate::api::{Api, failure};
+use crate::sampler::{self, Sample};
 use crate::secret::Secret;
-use crate::{Control, Options, sampler};
+use crate::{Control, Options};
 
 /// Maximum number of connections. Beyond it, the oldest one of a client that has not logged in is
 /// closed.
-const MAX_CONNECTIONS: usize = 256;
+pub(crate) const MAX_CONNECTIONS: usize = 256;
 
 /// Maximum number of questions to the control API at a time.
-const MAX_QUESTIONS: usize = 8;
+pub(crate) const MAX_QUESTIONS: usize = 8;
 
 /// Maximum length of a body in bytes.
 const MAX_BODY: u64 = 16 << 10;
@@ -38,7 +41,7 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Binds the address, gives up rights and serves.
 pub(crate) fn run(options: Options, control: Arc<dyn Control>) -> Result<(), String> {
-    let address = options.listen;
+    let Options { listen: address, page, is_read_only, prints_links } = options;
     if !address.ip().is_loopback() {
         return Err(format!(
             "--listen {address}: the page is for this machine alone, as it is not encrypted; \
@@ -47,14 +50,14 @@ pub(crate) fn run(options: Options, control: Arc<dyn Control>) -> Result<(), Str
             port = address.port()
         ));
     }
-    if !options.prints_links && control.token().is_none() {
+    if !prints_links && control.token().is_none() {
         return Err("--no-link: nobody could log in, as the control API has no token".to_owned());
     }
     let listener = StdListener::bind(address).map_err(|error| {
         format!("--listen {address}: {error}; name another address with --listen")
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let code = options.prints_links.then(Secret::new).transpose()?;
+    let code = prints_links.then(Secret::new).transpose()?;
     restrict(&*control);
     howdah_sys::signals::ignore_pipe();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -64,18 +67,23 @@ pub(crate) fn run(options: Options, control: Arc<dyn Control>) -> Result<(), Str
     let runtime = runtime.map_err(|error| format!("the event loop cannot start: {error}"))?;
     let begun = Instant::now();
     let samples = sampler::start(Arc::clone(&control), begun)?;
-    let api = Rc::new(Api::new(options, address, control, begun, code));
+    let place = Place::Local { listen: address, page };
+    let api = Rc::new(Api::new(place, is_read_only, control, begun, code));
     api.announce();
     runtime.block_on(async move {
-        let watching = Rc::clone(&api);
-        spawn_local(async move {
-            let mut samples = samples;
-            while let Some((sample, at)) = samples.recv().await {
-                watching.on_sample(sample, at);
-            }
-        });
+        watch(&api, samples);
         serve(listener, &api).await
     })
+}
+
+/// Shows samples as they come.
+pub(crate) fn watch(api: &Rc<Api>, mut samples: Receiver<Sample>) {
+    let api = Rc::clone(api);
+    spawn_local(async move {
+        while let Some((sample, at)) = samples.recv().await {
+            api.on_sample(sample, at);
+        }
+    });
 }
 
 /// Gives up access to files, and binding of ports. The control socket is reached by its name, which
@@ -105,7 +113,7 @@ async fn serve(listener: StdListener, api: &Rc<Api>) -> Result<(), String> {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
-                answer(api, stream, peer, &connections);
+                answer(api, stream, Some(peer), &connections);
             }
             // Such as a lack of descriptors.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -113,14 +121,15 @@ async fn serve(listener: StdListener, api: &Rc<Api>) -> Result<(), String> {
     }
 }
 
-fn answer(
+/// Answers the requests of a connection in a task of its own.
+pub(crate) fn answer(
     api: &Rc<Api>,
-    stream: tokio::net::TcpStream,
-    peer: SocketAddr,
+    stream: impl Io + 'static,
+    peer: Option<SocketAddr>,
     connections: &Rc<Connections>,
 ) {
     let (api, place) = (Rc::clone(api), connections.enter(false));
-    let info = Arc::new(ConnectionInfo { peer: Some(peer), ..ConnectionInfo::default() });
+    let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
     spawn_local(async move {
         let client = Client { api: &api, place: &place };
         place.run_unless_closed(h1::serve(stream, info, &client, Drain::new().register())).await;

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::attempts::{Attempts, Source};
 use crate::secret::{Secret, are_equal};
 
 /// Maximum number of sessions; a further one ends the oldest.
@@ -19,11 +20,6 @@ const MAX_IDLE: Duration = Duration::from_hours(12);
 
 /// Maximum length of a session.
 const MAX_TIME: Duration = Duration::from_hours(7 * 24);
-
-/// Number of attempts with a wrong token in a row, and the time after which there is another one. A
-/// token has 16 characters at least, of a user's choice.
-const MAX_ATTEMPTS: u32 = 10;
-const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
 
 /// A session.
 #[derive(Debug)]
@@ -68,19 +64,13 @@ pub(crate) struct Sessions {
     list: VecDeque<Session>,
     code: Option<Secret>,
     last_number: u64,
-    /// Attempts that are left, as of a time.
-    attempts: (u32, Duration),
+    attempts: Attempts,
 }
 
 impl Sessions {
     /// Starts without sessions. `code` begins the first one.
     pub(crate) fn new(code: Option<Secret>) -> Sessions {
-        Sessions {
-            list: VecDeque::new(),
-            code,
-            last_number: 0,
-            attempts: (MAX_ATTEMPTS, Duration::ZERO),
-        }
+        Sessions { list: VecDeque::new(), code, last_number: 0, attempts: Attempts::default() }
     }
 
     /// Begins a session. A code that was used does not work again; the second value is the next
@@ -89,16 +79,17 @@ impl Sessions {
         &mut self,
         given: &[u8],
         token: Option<&str>,
+        source: Source,
         now: Duration,
     ) -> Result<(&Session, Option<Secret>), Refused> {
         let is_code = self.code.as_ref().is_some_and(|code| code.is(given));
         // Nobody guesses a code, so that attempts of others cannot lock its owner out.
         if !is_code {
-            self.take_attempt(now)?;
+            self.attempts.take(source, now).map_err(Refused::TooMany)?;
             if !token.is_some_and(|token| are_equal(token.as_bytes(), given)) {
                 return Err(Refused::Wrong);
             }
-            self.attempts = (MAX_ATTEMPTS, now);
+            self.attempts.forget(source);
         }
         let secret = || Secret::new().map_err(|_| Refused::NoRandom);
         let (cookie, key, buttons) = (secret()?, secret()?, secret()?);
@@ -116,24 +107,6 @@ impl Sessions {
         self.list.push_back(Session { number, cookie, key, buttons, begun: now, used: now });
         let session = self.list.back().ok_or(Refused::NoRandom)?;
         Ok((session, next))
-    }
-
-    fn take_attempt(&mut self, now: Duration) -> Result<(), Refused> {
-        let (left, since) = self.attempts;
-        let passed = now.saturating_sub(since);
-        let new = u32::try_from(passed.as_secs() / ATTEMPT_INTERVAL.as_secs()).unwrap_or(u32::MAX);
-        let left = left.saturating_add(new).min(MAX_ATTEMPTS);
-        let since = if new > 0 { now } else { since };
-        match left.checked_sub(1) {
-            Some(left) => {
-                self.attempts = (left, if left + 1 == MAX_ATTEMPTS { now } else { since });
-                Ok(())
-            }
-            None => {
-                let wait = ATTEMPT_INTERVAL.saturating_sub(now.saturating_sub(since));
-                Err(Refused::TooMany(wait.as_secs().max(1)))
-            }
-        }
     }
 
     fn remove_old(&mut self, now: Duration) {
@@ -183,6 +156,10 @@ mod tests {
 
     const TOKEN: Option<&str> = Some("0123456789abcdef");
 
+    fn source() -> Source {
+        Source::of(None)
+    }
+
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -192,32 +169,41 @@ mod tests {
         let code = Secret::new().unwrap();
         let mut sessions = Sessions::new(Some(code.clone()));
         let text = code.expose();
-        assert!(sessions.log_in(&text.as_bytes()[..63], None, at(0)).is_err());
-        let next = sessions.log_in(text.as_bytes(), None, at(0)).unwrap().1.unwrap();
-        assert_eq!(sessions.log_in(text.as_bytes(), None, at(1)).unwrap_err(), Refused::Wrong);
-        assert!(sessions.log_in(next.expose().as_bytes(), None, at(1)).is_ok());
-        assert!(Sessions::new(None).log_in(b"", None, at(0)).is_err());
+        assert!(sessions.log_in(&text.as_bytes()[..63], None, source(), at(0)).is_err());
+        let next = sessions.log_in(text.as_bytes(), None, source(), at(0)).unwrap().1.unwrap();
+        assert_eq!(
+            sessions.log_in(text.as_bytes(), None, source(), at(1)).unwrap_err(),
+            Refused::Wrong
+        );
+        assert!(sessions.log_in(next.expose().as_bytes(), None, source(), at(1)).is_ok());
+        assert!(Sessions::new(None).log_in(b"", None, source(), at(0)).is_err());
     }
 
     #[test]
     fn wrong_tokens_are_limited_and_lock_no_code_out() {
         let code = Secret::new().unwrap();
         let mut sessions = Sessions::new(Some(code.clone()));
-        for _ in 0..MAX_ATTEMPTS {
-            assert_eq!(sessions.log_in(b"x", TOKEN, at(1)).unwrap_err(), Refused::Wrong);
+        for _ in 0..crate::attempts::MAX_ATTEMPTS {
+            assert_eq!(sessions.log_in(b"x", TOKEN, source(), at(1)).unwrap_err(), Refused::Wrong);
         }
         let right = TOKEN.unwrap().as_bytes();
-        assert!(matches!(sessions.log_in(right, TOKEN, at(2)), Err(Refused::TooMany(1..=6))));
-        assert!(sessions.log_in(code.expose().as_bytes(), TOKEN, at(2)).is_ok());
-        assert!(sessions.log_in(right, TOKEN, at(20)).is_ok());
-        assert_eq!(sessions.log_in(b"x", TOKEN, at(20)).unwrap_err(), Refused::Wrong);
+        assert!(matches!(
+            sessions.log_in(right, TOKEN, source(), at(2)),
+            Err(Refused::TooMany(1..=6))
+        ));
+        assert!(sessions.log_in(code.expose().as_bytes(), TOKEN, source(), at(2)).is_ok());
+        let other = Source::of(Some([192, 0, 2, 1].into()));
+        assert!(sessions.log_in(right, TOKEN, other, at(2)).is_ok(), "of others");
+        assert!(sessions.log_in(right, TOKEN, source(), at(20)).is_ok());
+        assert_eq!(sessions.log_in(b"x", TOKEN, source(), at(20)).unwrap_err(), Refused::Wrong);
     }
 
     #[test]
     fn a_session_needs_its_cookie_and_its_key_and_ends() {
         let mut sessions = Sessions::new(None);
         let mut begin = |now: u64| {
-            let (session, _) = sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, at(now)).unwrap();
+            let (session, _) =
+                sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, source(), at(now)).unwrap();
             (session.cookie.expose(), session.key.expose())
         };
         let (first, other) = (begin(0), begin(0));
@@ -240,7 +226,7 @@ mod tests {
     fn sessions_are_bounded_and_can_be_ended() {
         let mut sessions = Sessions::new(None);
         for _ in 0..MAX_SESSIONS + 5 {
-            sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, at(0)).unwrap();
+            sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, source(), at(0)).unwrap();
         }
         assert_eq!(sessions.list.len(), MAX_SESSIONS);
         let last = sessions.last_number;
@@ -253,7 +239,8 @@ mod tests {
     fn the_code_of_a_button_is_for_this_button_and_this_session() {
         let mut sessions = Sessions::new(None);
         let mut session = || {
-            let (session, _) = sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, at(0)).unwrap();
+            let (session, _) =
+                sessions.log_in(TOKEN.unwrap().as_bytes(), TOKEN, source(), at(0)).unwrap();
             (session.button("restart a"), session.button("restart b"))
         };
         let (first, second) = (session(), session());

@@ -90,6 +90,23 @@ pub enum Subject<'a> {
 }
 
 impl Question {
+    /// Returns true if it asks about the state as it is: the answer takes no work of an application
+    /// and changes nothing.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Question::Ping
+            | Question::Status
+            | Question::Usage { .. }
+            | Question::LastRequests(_)
+            | Question::SlowScripts { .. }
+            | Question::Pools { .. }
+            | Question::Tuning { .. }
+            | Question::TopCaches { .. }
+            | Question::InspectCaches { .. } => true,
+            Question::Restart { .. } | Question::Profile(_) | Question::PurgeCaches { .. } => false,
+        }
+    }
+
     /// Returns the subject of the question.
     pub fn subject(&self) -> Subject<'_> {
         match self {

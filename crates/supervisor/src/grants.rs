@@ -39,6 +39,8 @@ pub struct Grants {
     pub mail: HashMap<String, MailRoute>,
     /// The server that takes traces.
     pub telemetry: Option<TelemetryRoute>,
+    /// An action responds with the page of the server.
+    pub has_dashboard: bool,
     /// Maximum time in which the router must have finished its requests when the server ends
     /// gracefully.
     pub shutdown_timeout: Option<Duration>,

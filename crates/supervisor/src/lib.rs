@@ -103,6 +103,7 @@ pub use store::{load_document, open_log, stored_document};
 pub use tree::model;
 pub use tree::{Ending, run};
 pub use unprivileged::{
-    CONTROL_TITLE, MAIL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, TELEMETRY_TITLE, assume_role,
+    CONTROL_TITLE, DASHBOARD_TITLE, MAIL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, TELEMETRY_TITLE,
+    assume_role,
 };
 pub use usage::busy_time;

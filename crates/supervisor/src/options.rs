@@ -92,6 +92,8 @@ pub struct Options {
     /// Token that requests to the control API must carry; `None`: the permissions of its socket
     /// suffice.
     pub control_token: Option<Secret>,
+    /// Token with which clients of the action `dashboard` log in; `None`: nobody can.
+    pub dashboard_token: Option<Secret>,
     /// File that takes the messages of all applications; `None`: they are sent to mail servers.
     pub mail_file: Option<OwnedFd>,
     /// True if the router enters a sandbox.

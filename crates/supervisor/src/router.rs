@@ -64,6 +64,8 @@ pub(crate) struct Resources<'a> {
     pub(crate) options: &'a Options,
     pub(crate) current: &'a Current,
     pub(crate) certificates: &'a Certificates,
+    /// Name of the socket of the dashboard process.
+    pub(crate) dashboard: &'a str,
     /// The sockets that take spans and metrics, and the memory with the number of lost spans.
     pub(crate) telemetry: Option<[BorrowedFd<'a>; 3]>,
     pub(crate) log: &'a Log,
@@ -76,7 +78,7 @@ pub(crate) fn start(
     limits: Limits,
     now: Instant,
 ) -> io::Result<Router> {
-    let Resources { options, current, certificates, telemetry, log } = *resources;
+    let Resources { options, current, certificates, telemetry, dashboard, log } = *resources;
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
@@ -94,6 +96,7 @@ pub(crate) fn start(
         has_served: stage.has_served,
         required: limits.required,
         holds_renewals: limits.holds_renewals,
+        dashboard: dashboard.to_owned(),
     };
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

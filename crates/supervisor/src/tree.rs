@@ -11,6 +11,7 @@
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them.
 //! - `telemetry`: the telemetry process, which sends the spans and metrics of routers.
+//! - `dashboard`: the dashboard process, which serves the page of the server.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its
 //!   other side.
 //! - `replacement`: another router takes the place of the current one.
@@ -31,6 +32,7 @@ mod configuration;
 mod control;
 mod control_file;
 mod counting;
+mod dashboard;
 mod failed_starts;
 mod file_tasks;
 #[cfg(test)]
@@ -103,6 +105,7 @@ impl Tree {
             self.advance_file_tasks(now);
             self.advance_mail(now);
             self.advance_telemetry(now);
+            self.advance_dashboard(now);
             self.advance_usage(now);
             self.ping_router_if_due(now);
             self.watch_processes(now);

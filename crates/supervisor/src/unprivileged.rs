@@ -1,5 +1,5 @@
-//! Starts the unprivileged processes of this program: the router, the control process, the mail
-//! process and the telemetry process.
+//! Starts the unprivileged processes of this program: the router, and the control, mail, telemetry
+//! and dashboard processes.
 //!
 //! Each is the same program, executed again with its own title. It drops its privileges itself
 //! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if it
@@ -29,6 +29,9 @@ pub const MAIL_TITLE: &str = "howdah: mail";
 
 /// Title of the telemetry process.
 pub const TELEMETRY_TITLE: &str = "howdah: telemetry";
+
+/// Title of the dashboard process.
+pub const DASHBOARD_TITLE: &str = "howdah: dashboard";
 
 /// Title of the process that holds a new user namespace until an application has joined it.
 pub const NAMESPACE_TITLE: &str = "howdah: namespace";
@@ -67,6 +70,8 @@ pub(crate) enum Kind {
     Mail,
     /// Connects to the server of OpenTelemetry: has the server's own user.
     Telemetry,
+    /// Serves the page of the server, and asks the router: has the server's own user.
+    Dashboard,
 }
 
 impl Kind {
@@ -76,6 +81,7 @@ impl Kind {
             Kind::Control => CONTROL_TITLE,
             Kind::Mail => MAIL_TITLE,
             Kind::Telemetry => TELEMETRY_TITLE,
+            Kind::Dashboard => DASHBOARD_TITLE,
         }
     }
 
@@ -86,7 +92,7 @@ impl Kind {
         Some(match self {
             Kind::Router => Ids { uid: own, files: uid, gid, groups },
             // The group with the same number, which need not exist.
-            Kind::Control | Kind::Mail | Kind::Telemetry => {
+            Kind::Control | Kind::Mail | Kind::Telemetry | Kind::Dashboard => {
                 Ids { uid: own, files: own, gid: own, groups: Vec::new() }
             }
         })

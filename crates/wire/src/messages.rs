@@ -10,6 +10,7 @@
 //! - `worker`: from the router to workers.
 //! - `mail`: between supervisor and mail process, and between that and a program that submits mail.
 //! - `telemetry`: from the supervisor to the telemetry process.
+//! - `dashboard`: from the supervisor to the dashboard process.
 //! - `handover`: between a server and the program that replaces it.
 //! - `zygote`: between supervisor and zygotes.
 
@@ -19,6 +20,7 @@ mod field;
 mod macros;
 mod bundles;
 mod control;
+mod dashboard;
 mod exit;
 mod handover;
 mod mail;
@@ -37,6 +39,7 @@ mod zygote;
 
 pub use self::bundles::{put_bundles, take_bundles};
 pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
+pub use self::dashboard::ToDashboard;
 pub use self::exit::Exit;
 pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};

@@ -25,12 +25,27 @@ fn metrics_have_listeners_of_their_own() {
         let error = Config::from_value(document).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    let action = |value: Value| {
-        let routes = json!([{"action": {"metrics": value}}]);
-        Config::from_value(json!({"routes": routes})).map_err(|error| error.to_string())
-    };
-    assert!(action(json!(true)).is_ok());
-    assert!(action(json!(false)).unwrap_err().contains("must be true"));
+}
+
+#[test]
+fn actions_without_parameters_are_true() {
+    for kind in ["metrics", "dashboard"] {
+        let action = |value: Value| {
+            let routes = json!([{"action": {kind: value}}]);
+            Config::from_value(json!({"routes": routes})).map_err(|error| error.to_string())
+        };
+        let config = action(json!(true)).unwrap();
+        assert_eq!(config.has_dashboard(), kind == "dashboard");
+        for value in [json!(false), json!("x"), json!({})] {
+            assert!(action(value).unwrap_err().contains("must be true"), "{kind}");
+        }
+    }
+    let error_page = json!({"404": {"action": {"dashboard": true}}});
+    let routes = json!([{"action": {"return": 404, "error_pages": error_page}}]);
+    assert!(read(json!({"routes": routes})).has_dashboard(), "within another action");
+    let cached = json!([{"action": {"dashboard": true, "cache": {}}}]);
+    let error = Config::from_value(json!({"routes": cached})).unwrap_err().to_string();
+    assert!(error.contains("has no effect here"), "{error}");
 }
 
 #[test]

@@ -85,6 +85,8 @@ async fn ask_as_is<'s>(
             obey(context, response, Producer::Application(&site.name), exchange)
         }
         Origin::Proxy(upstream) => {
+            // No action on the way may change what this process is told about the client.
+            let options = if upstream.is_dashboard() { &USUAL_OPTIONS } else { options };
             let response = if upstream.config.http2 {
                 let run = http2::run(&thread.proxy, upstream, &buffer, options, exchange);
                 Box::pin(run).await

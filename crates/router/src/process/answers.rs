@@ -1,4 +1,5 @@
-//! Answers to the questions of control processes, which serve the control API.
+//! Answers to the questions of control processes, which serve the control API, and of dashboard
+//! processes, which may only ask.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,19 +14,28 @@ use tokio::sync::oneshot;
 
 use super::command::Commands;
 
-/// Answers every control process that the supervisor starts. `links` has the router's end of a
-/// socket for each.
-pub(super) fn start(mut links: UnboundedReceiver<OwnedFd>, commands: Commands) {
+/// A process that asks.
+#[derive(Debug)]
+pub(super) struct Asker {
+    /// The router's end of the socket to it.
+    pub(super) socket: OwnedFd,
+    /// It may give no order.
+    pub(super) only_reads: bool,
+}
+
+/// Answers every process of `askers`.
+pub(super) fn start(mut askers: UnboundedReceiver<Asker>, commands: Commands) {
     tokio::task::spawn_local(async move {
-        while let Some(link) = links.recv().await {
-            tokio::task::spawn_local(serve(link, commands.clone()));
+        while let Some(asker) = askers.recv().await {
+            tokio::task::spawn_local(serve(asker, commands.clone()));
         }
     });
 }
 
-/// Answers one control process until it ends. Work for answers that it no longer wants ends early.
-async fn serve(link: OwnedFd, commands: Commands) {
-    let Ok(packets) = Packets::new(link).map(Rc::new) else { return };
+/// Answers one process until it ends. Work for answers that it no longer wants ends early.
+async fn serve(asker: Asker, commands: Commands) {
+    let Asker { socket, only_reads } = asker;
+    let Ok(packets) = Packets::new(socket).map(Rc::new) else { return };
     // Dropping a sender ends the work for the answer.
     let mut asked = HashMap::<u32, oneshot::Sender<()>>::new();
     while let Ok(Some((packet, _))) = packets.receive().await {
@@ -43,7 +53,10 @@ async fn serve(link: OwnedFd, commands: Commands) {
         let (packets, commands) = (Rc::clone(&packets), commands.clone());
         tokio::task::spawn_local(async move {
             let work = async {
-                match serde_json::from_str(&question) {
+                match serde_json::from_str::<Question>(&question) {
+                    Ok(question) if only_reads && !question.only_reads() => {
+                        Err("this process may only ask".to_owned())
+                    }
                     Ok(question) => answer(question, &commands).await,
                     Err(error) => Err(format!("the question cannot be read: {error}")),
                 }

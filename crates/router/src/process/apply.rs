@@ -161,6 +161,7 @@ impl ControlThread {
             known: ResolvedServers {
                 clients: current.tls_clients.clone(),
                 names: self.names.table(),
+                ..ResolvedServers::default()
             },
             threads: self.shared.threads.load(Relaxed),
             ..Prepared::default()

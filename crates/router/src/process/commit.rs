@@ -12,6 +12,7 @@ use howdah_config::Config;
 use howdah_http::{mask, memory};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_routing::snapshot::Snapshot;
+use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
@@ -43,6 +44,7 @@ impl ControlThread {
         prepared: Prepared,
     ) -> Result<(), String> {
         let Prepared { sockets, closed, logs, cache_files, tls, known, threads, .. } = prepared;
+        let known = ResolvedServers { dashboard: Some(self.dashboard.clone()), ..known };
         let pools = &self.pools;
         let mut snapshot = Snapshot::compile(config, logs, Some(&current), &known, |application| {
             let queue = pools.queue(application);
@@ -66,9 +68,9 @@ impl ControlThread {
         self.pools.adopt().map_err(text)?;
         // Before the first purge of a new store, which other servers must get.
         self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
+        mask::hide(secrets(&snapshot.config));
         memory::FILES.set_total(snapshot.config.settings.http.response_temp_size);
         self.shared.snapshot.store(Arc::clone(&snapshot));
-        mask::hide(secrets(&snapshot.config));
         self.site_logs.follow(&snapshot.config.error_logs).map_err(text)?;
         for (path, file) in cache_files {
             self.open_cache(&path, file);

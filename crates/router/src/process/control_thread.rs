@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use howdah_config::Defaults;
+use howdah_config::{Address, Defaults};
 use howdah_dns::{self as names, Names};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::metrics::MetricsRequest;
@@ -66,6 +66,8 @@ pub(super) struct ControlThread {
     pub(super) questions: (UnboundedSender<Question>, UnboundedReceiver<Question>),
     /// Defaults of documents.
     pub(super) defaults: Defaults,
+    /// Address of the dashboard process, while the configuration has its action.
+    pub(super) dashboard: Address,
     /// Another change waits for the one that is being made.
     pub(super) is_hurried: bool,
     /// A document of which a part cannot run is refused, also when it is read again.
@@ -281,7 +283,7 @@ impl ControlThread {
                 | FromSupervisor::Unwritable { .. }
                 | FromSupervisor::NameFiles {}
                 | FromSupervisor::Ran { .. }
-                | FromSupervisor::Control {}
+                | FromSupervisor::Control { .. }
                 | FromSupervisor::Apply { .. }
                 | FromSupervisor::Certificate { .. }
                 | FromSupervisor::CertificateDeleted { .. }

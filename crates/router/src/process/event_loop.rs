@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 
-use super::answers;
+use super::answers::{self, Asker};
 use super::appeared::AppearanceWatch;
 use super::certificate_reload::CertificateWatch;
 use super::command::Commands;
@@ -34,8 +34,8 @@ const CALM_OUT_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct EventLoop {
     control: ControlThread,
     commands: UnboundedReceiver<acme::Command>,
-    /// Takes the sockets of new control processes.
-    control_processes: UnboundedSender<OwnedFd>,
+    /// Takes the sockets of new control processes and dashboard processes.
+    control_processes: UnboundedSender<Asker>,
     certificate_watch: CertificateWatch,
     geo_watch: GeoWatch,
     appearance_watch: AppearanceWatch,
@@ -71,13 +71,13 @@ impl EventLoop {
         }
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);
-        let (control_processes, links) = unbounded_channel();
+        let (control_processes, askers) = unbounded_channel();
         if let Some(requests) = control.metrics_requests.take() {
             metrics::start(requests, handle.clone());
         }
         let (metrics_interval, interval) = watch::channel(metrics_export::interval(&renewed));
         metrics_export::start(interval, control.metrics_socket.take(), handle.clone());
-        answers::start(links, handle);
+        answers::start(askers, handle);
         EventLoop {
             control,
             commands,
@@ -170,8 +170,9 @@ impl EventLoop {
         let control = &mut self.control;
         match message {
             FromSupervisor::Ran { number, error } => control.programs.ended(number, error),
-            FromSupervisor::Control {} => {
-                descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
+            FromSupervisor::Control { only_reads } => {
+                let socket = descriptors.into_iter().next();
+                socket.map(|socket| self.control_processes.send(Asker { socket, only_reads }));
             }
             FromSupervisor::Apply { generation, restart } => {
                 let document = descriptors.into_iter().next();

@@ -38,6 +38,8 @@ pub(super) struct Hello {
     pub(super) document: Vec<u8>,
     pub(super) defaults: Defaults,
     pub(super) certificates: Certificates,
+    /// Name of the abstract socket of the dashboard process.
+    pub(super) dashboard: String,
     /// The sockets of the telemetry process.
     pub(super) spans: Option<OwnedFd>,
     pub(super) metrics: Option<OwnedFd>,
@@ -64,6 +66,7 @@ impl Hello {
                 has_served,
                 required,
                 holds_renewals,
+                dashboard,
             },
             Some(log),
             document,
@@ -83,6 +86,7 @@ impl Hello {
             has_served,
             required,
             holds_renewals,
+            dashboard,
             sandbox,
             strict,
             log,

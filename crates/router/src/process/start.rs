@@ -13,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use howdah_access_log::LogFiles;
 use howdah_cluster::Cluster;
-use howdah_config::Config;
+use howdah_config::{Address, Config};
 use howdah_dns::Names;
 use howdah_dns::clients::ClientNames;
 use howdah_files::DenialLog;
@@ -152,6 +152,7 @@ fn control_thread(
         thread_requests,
         questions: unbounded_channel(),
         defaults: hello.defaults,
+        dashboard: Address::Abstract(hello.dashboard),
         is_hurried: false,
         is_strict: hello.strict,
         out: OutParts::default(),

@@ -254,6 +254,7 @@ impl ActionCompiler<'_, '_> {
             }
             config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
             config::ActionKind::Metrics => ActionKind::Metrics,
+            config::ActionKind::Dashboard => ActionKind::Proxy(self.direct_upstreams.dashboard()),
             config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
             config::ActionKind::Share(share) if share.htaccess.is_some() => {
                 let settings = share.htaccess.clone().unwrap_or_default();

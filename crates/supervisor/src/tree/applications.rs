@@ -364,7 +364,7 @@ impl Tree {
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         expected.extend(self.replacement.pids());
-        expected.extend(self.mail.pids().chain(self.telemetry.pids()));
+        expected.extend(self.mail.pids().chain(self.telemetry.pids()).chain(self.dashboard.pids()));
         expected.extend(self.zygotes.pids());
         expected.extend(self.file_helpers.pids());
         expected.extend(self.upgrade.successor().map(|successor| successor.pid));

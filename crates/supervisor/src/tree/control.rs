@@ -124,7 +124,7 @@ impl Tree {
         let refused = self.document_state.refused().cloned();
         let hello = control::hello(options, refused, sockets.site_users.is_some());
         let started = control::start(options, &hello, document, certificates, log, &sockets)?;
-        self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
+        self.send_to_router(&FromSupervisor::Control { only_reads: false }, &[router.as_fd()]);
         Ok(started)
     }
 

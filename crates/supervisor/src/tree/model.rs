@@ -57,6 +57,7 @@ impl Model {
             sites: BTreeSet::new(),
             mail: HashMap::new(),
             telemetry: None,
+            has_dashboard: false,
             shutdown_timeout: None,
         };
         let options = Options {

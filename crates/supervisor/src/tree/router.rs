@@ -52,6 +52,7 @@ impl Tree {
             current: &self.changes.current,
             certificates: &self.certificates,
             telemetry: self.telemetry.of_routers(),
+            dashboard: self.dashboard.name(),
             log: &self.log,
         }
     }

@@ -260,7 +260,8 @@ impl Tree {
             return;
         }
         if let Ok((router, control)) = packet::pair() {
-            self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
+            let asks = FromSupervisor::Control { only_reads: false };
+            self.send_to_router(&asks, &[router.as_fd()]);
             self.send_to_control(&ToControl::RouterReplaced {}, &[control.as_fd()]);
         }
     }

@@ -104,7 +104,7 @@ impl Tree {
         killed.extend(
             self.control_pid().into_iter().chain(self.programs.pids()).chain(self.zygotes.pids()),
         );
-        for pid in self.mail.pids() {
+        for pid in self.mail.pids().chain(self.dashboard.pids()) {
             killed.push(pid);
             let _ = signals::send(pid, signals::SIGKILL);
         }

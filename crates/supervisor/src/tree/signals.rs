@@ -53,7 +53,9 @@ impl Tree {
                 has_orphans = true;
             } else if self.control.has_pid(pid) {
                 self.control_ended(exit);
-            } else if self.mail_process_ended(pid, exit) || self.telemetry_process_ended(pid, exit)
+            } else if self.mail_process_ended(pid, exit)
+                || self.telemetry_process_ended(pid, exit)
+                || self.dashboard_process_ended(pid, exit)
             {
                 // They had no children.
             } else if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) {
@@ -119,6 +121,7 @@ impl Tree {
                 self.send_to_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);
                 self.send_to_control(&ToControl::Reopened {}, &[handle.as_fd()]);
                 self.telemetry.log_reopened(handle.as_fd());
+                self.dashboard.log_reopened(handle.as_fd());
             }
             Err(error) => {
                 self.log.write(

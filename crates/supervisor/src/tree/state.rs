@@ -10,6 +10,7 @@ use howdah_wire::queue::WorkerId;
 use super::application_checks::ApplicationChecks;
 use super::control::ControlState;
 use super::counting::Counting;
+use super::dashboard::DashboardState;
 use super::failed_starts::FailedStarts;
 use super::id::Id;
 use super::mail::MailState;
@@ -73,6 +74,7 @@ pub(super) struct Tree {
     pub(super) control: ControlState,
     pub(super) mail: MailState,
     pub(super) telemetry: TelemetryState,
+    pub(super) dashboard: DashboardState,
     pub(super) usage: UsageState,
     /// The server continues if the first document cannot be run: the administrator can correct it
     /// through the control API.
@@ -159,6 +161,7 @@ impl Tree {
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,
             telemetry: TelemetryState::new(&log),
+            dashboard: DashboardState::default(),
             log,
             changes: Changes::new(document, grants),
             document_state: DocumentState::default(),

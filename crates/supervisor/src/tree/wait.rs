@@ -87,6 +87,7 @@ impl Tree {
             .chain(self.control_file_due(now))
             .chain(self.mail_due())
             .chain(self.telemetry_due())
+            .chain(self.dashboard_due())
             .chain(outbox_due)
             .chain(output_due)
             .chain(self.orphans.due())

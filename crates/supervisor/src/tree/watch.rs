@@ -78,6 +78,7 @@ impl Tree {
             () if self.control.has_pid(pid) => "control process",
             () if self.mail.pids().any(|mail| mail == pid) => "mail process",
             () if self.telemetry.pids().any(|own| own == pid) => "telemetry process",
+            () if self.dashboard.pids().any(|own| own == pid) => "dashboard process",
             () if is_zygote() => "zygote",
             () if self.file_helpers.pids().any(|helper| helper == pid) => "file helper process",
             () if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) => {

@@ -16,6 +16,8 @@ pub struct ResolvedServers {
     pub clients: TlsClients,
     /// Addresses by name.
     pub names: NameTable,
+    /// Address of the dashboard process; `None` without one.
+    pub dashboard: Option<Address>,
 }
 
 impl ResolvedServers {

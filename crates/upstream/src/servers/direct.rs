@@ -39,6 +39,11 @@ impl<'c> DirectUpstreams<'c> {
         self.share(Upstream::fastcgi(address, &self.known.addresses(address)))
     }
 
+    /// Returns the upstream of the action `dashboard`; it has no server if there is no process.
+    pub fn dashboard(&mut self) -> Arc<Upstream> {
+        self.share(Upstream::dashboard(self.known.dashboard.as_ref()))
+    }
+
     /// Returns all upstreams.
     pub fn into_table(self) -> DirectUpstreamTable {
         self.found

@@ -79,6 +79,23 @@ impl Upstream {
         Upstream::named(format!("fastcgi://{address}"), &direct_config(address, addresses), None)
     }
 
+    /// Compiles the dashboard process as the server of an upstream. It is told who the client is.
+    pub fn dashboard(address: Option<&Address>) -> Self {
+        let servers = address.map(|one| config::UpstreamServer::new(one.clone(), 1.0));
+        let config = config::Upstream {
+            tries: Some(1),
+            failures: config::Failures::NEVER,
+            forwarded: config::ForwardedFields { x: true, standard: false },
+            ..config::Upstream::new("", servers.into_iter().collect())
+        };
+        Upstream::named(DASHBOARD.to_owned(), &config, None)
+    }
+
+    /// Returns true if this is the dashboard process.
+    pub fn is_dashboard(&self) -> bool {
+        &*self.name == DASHBOARD
+    }
+
     fn named(name: String, config: &config::Upstream, tls: Option<Arc<TlsClient>>) -> Self {
         let id = tls_id(tls.as_ref());
         let servers = config.servers.iter().map(|server| Arc::new(Server::new(server, id)));
@@ -219,6 +236,9 @@ impl fmt::Display for Upstream {
         f.write_str(&self.name)
     }
 }
+
+/// Name of the dashboard process, which no other upstream can have: theirs have a slash.
+const DASHBOARD: &str = "dashboard";
 
 /// Returns the settings of a directly named server. As in Unit a request is passed to it once. If
 /// its name has several addresses, each may be tried, and a failing one is not used for some time.

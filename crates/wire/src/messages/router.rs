@@ -221,6 +221,9 @@ messages! {
             /// Another server may be ordering certificates; this router must not, until
             /// `ReleaseRenewals`.
             holds_renewals: bool,
+            /// Name of the abstract socket at which the dashboard process serves while the
+            /// configuration has the action `dashboard`.
+            dashboard: String,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
@@ -384,9 +387,12 @@ messages! {
             /// stored.
             error: String,
         }
-        /// A control process has started. Descriptor: the router's end of a socket for
-        /// [`ToRouter`](super::ToRouter) and [`FromRouter`](super::FromRouter).
-        19 Control {}
+        /// A control process has started, or the dashboard process. Descriptor: the router's end
+        /// of a socket for [`ToRouter`](super::ToRouter) and [`FromRouter`](super::FromRouter).
+        19 Control {
+            /// The process may ask about the state, and give no order.
+            only_reads: bool,
+        }
         /// A stored certificate bundle that the next configuration uses. Descriptor: a memfd with
         /// its text.
         21 Certificate {
