@@ -94,6 +94,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),
     ("wire_messages", wire::messages),
+    ("wire_metrics", wire::metrics),
     ("wire_proxy_protocol", wire::proxy_protocol),
     ("wire_queue", wire::queue),
     ("wire_request", wire::request),

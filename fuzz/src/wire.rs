@@ -14,14 +14,19 @@ use howdah_wire::messages::{
 };
 use howdah_wire::php_values::{self, PhpValues};
 use howdah_wire::profile::{Order, Samples};
+use howdah_wire::prometheus::{Families, Metric, MetricFamily};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, decode_params};
 use howdah_wire::spans::{self, ReadSpan, SpanWriter, Value};
 use howdah_wire::stream::{Reader, Writer};
+use prost::Message;
 
 use crate::Bytes;
+
+/// Maximum length of a metric in bytes.
+const MAX_METRIC_BYTES: usize = 64 << 10;
 
 /// Decodes a packet as the process that the first byte selects. A message must encode to the packet
 /// that it was decoded from.
@@ -431,6 +436,29 @@ pub fn hostile(input: &[u8]) {
             _ => writer = Writer::new(slot, u64::from(op)),
         }
     }
+}
+
+/// Reads families of metrics. A family that is well-formed as a whole must read as the whole does; and
+/// whatever the bytes are, there cannot be more metrics than fit them.
+pub fn metrics(input: &[u8]) {
+    let mut count = 0;
+    for mut family in Families(input) {
+        count += std::iter::from_fn(|| family.next_metric()).count();
+    }
+    assert!(2 * count <= input.len());
+    let Ok(whole) = MetricFamily::decode(input) else { return };
+    let delimited = whole.encode_length_delimited_to_vec();
+    let Some(mut family) = Families(&delimited).next() else { return };
+    let texts = [&whole.name, &whole.help, &whole.unit].map(String::as_str);
+    assert_eq!([family.name, family.help, family.unit], texts);
+    assert_eq!(family.kind as i32, whole.kind);
+    let metrics: Vec<_> = std::iter::from_fn(|| family.next_metric()).collect();
+    // NaN is not equal to itself.
+    let encoded =
+        |metrics: &[Metric]| metrics.iter().map(Metric::encode_to_vec).collect::<Vec<_>>();
+    let is_short = |metric: &&Metric| metric.encoded_len() <= MAX_METRIC_BYTES;
+    let expected: Vec<_> = whole.metrics.iter().filter(is_short).cloned().collect();
+    assert_eq!(encoded(&metrics), encoded(&expected));
 }
 
 /// Reads a packet of spans. A span must be written as it was read, and the first packet of several

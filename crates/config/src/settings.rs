@@ -94,7 +94,7 @@ pub(crate) static SETTINGS: Shape = Shape {
         Key::new(
             "telemetry",
             Kind::Object(&TELEMETRY),
-            "Traces of requests for a server of OpenTelemetry",
+            "Traces of requests, and metrics, for a server of OpenTelemetry",
         )
         .default("none")
         .details("See [Telemetry](#telemetry)")

@@ -70,10 +70,10 @@ pub(crate) static TELEMETRY: Shape = Shape {
         Key::new(
             "metrics_interval",
             Kind::Seconds(0),
-            "Seconds between two messages with all [metrics](../monitor.md#metrics)",
+            "Seconds between two messages with all metrics",
         )
         .default("0")
-        .details("`0` sends none"),
+        .details("See [Metrics](../traces.md#metrics); `0` sends none"),
         Key::new("metrics_endpoint", Kind::Text, "URL of the server that takes the metrics")
             .default("`endpoint` with `/v1/metrics`")
             .details(

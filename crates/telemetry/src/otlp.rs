@@ -1,11 +1,10 @@
 //! The messages of OTLP (<https://opentelemetry.io/docs/specs/otlp/>).
 //!
 //! - [`spans`]: messages with spans; [`metrics`]: messages with metrics.
-//! - [`families`]: the metrics that a router has sent; [`histograms`]: their histograms.
+//! - [`histograms`]: the histograms of metrics.
 //! - [`answers`]: what servers answer.
 
 mod answers;
-mod families;
 mod histograms;
 pub(crate) mod metrics;
 pub(crate) mod spans;

@@ -6,6 +6,10 @@
 //! with the parts that metrics of this server have. Decoders skip all others, such as exemplars.
 //! A missing number is 0, and a missing text is empty.
 
+mod families;
+
+pub use families::{Families, Family};
+
 /// Media type of families that follow each other, each after its length.
 pub const MEDIA_TYPE: &str = "application/vnd.google.protobuf; \
      proto=io.prometheus.client.MetricFamily; encoding=delimited";

@@ -5,7 +5,7 @@
 
 use howdah_wire::messages::TelemetryRoute;
 use howdah_wire::metrics::MetricsTimes;
-use howdah_wire::prometheus::{LabelPair, Metric as Sent, MetricType};
+use howdah_wire::prometheus::{Families, Family, LabelPair, Metric as Sent, MetricType};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -16,7 +16,6 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use prost::Message;
 
-use super::families::{Families, Family};
 use super::histograms::{Explicit, Exponential};
 use super::{attribute, resource, scope, text};
 

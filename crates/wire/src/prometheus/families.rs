@@ -1,8 +1,9 @@
-//! The metrics of a router, as [`howdah_wire::prometheus`] has them, read one at a time: however many
-//! there are, and whatever a router sends, only one is decoded in memory. Malformed ones are left out.
+//! Families, read one metric at a time: however many there are, and whatever a router sends, only
+//! one is decoded in memory. Malformed ones are left out.
 
-use howdah_wire::prometheus::{Metric, MetricType};
 use prost::Message;
+
+use super::{Metric, MetricType};
 
 /// Maximum length of a name, a description or a unit in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -20,17 +21,21 @@ const KIND: u64 = 3;
 const METRIC: u64 = 4;
 const UNIT: u64 = 5;
 
-/// Families, each after its length.
+/// Families, each after its length. They end with the first of which the length is malformed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Families<'a>(pub(super) &'a [u8]);
+pub struct Families<'a>(pub &'a [u8]);
 
-/// Metrics with the same name.
+/// A [`MetricFamily`](super::MetricFamily) whose metrics are read when they are needed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Family<'a> {
-    pub(super) name: &'a str,
-    pub(super) help: &'a str,
-    pub(super) unit: &'a str,
-    pub(super) kind: MetricType,
+pub struct Family<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// Description.
+    pub help: &'a str,
+    /// Unit; empty if there is none.
+    pub unit: &'a str,
+    /// Which message of each metric is set.
+    pub kind: MetricType,
     /// The fields of the family that are not read yet.
     rest: Fields<'a>,
 }
@@ -75,7 +80,7 @@ impl<'a> Family<'a> {
     }
 
     /// Takes the next metric.
-    pub(super) fn next_metric(&mut self) -> Option<Metric> {
+    pub fn next_metric(&mut self) -> Option<Metric> {
         self.rest.find_map(|(field, value)| match value {
             Value::Bytes(bytes) if field == METRIC && bytes.len() <= MAX_METRIC_BYTES => {
                 Metric::decode(bytes).ok()
@@ -152,9 +157,9 @@ fn take<'a>(from: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use howdah_wire::prometheus::{Gauge, LabelPair, MetricFamily};
     use proptest::prelude::*;
 
+    use super::super::{Gauge, LabelPair, MetricFamily};
     use super::*;
 
     fn family(name: &str) -> MetricFamily {
