@@ -110,7 +110,7 @@ class HowdahObserved(Howdah):
     def observation(self):
         self.metrics, self.receiver = free_port(), free_port()
         return {"metrics": {"listen": f"127.0.0.1:{self.metrics}"},
-                "telemetry": {"endpoint": f"http://127.0.0.1:{self.receiver}/v1/traces", "sampling_ratio": 0.01}}
+                "telemetry": {"endpoint": f"http://127.0.0.1:{self.receiver}/v1/traces", "protocol": "http", "sampling_ratio": 0.01}}
 
     def start(self):
         super().start()

@@ -175,7 +175,7 @@ fn a_failure_says_why_and_which_key_changes_it() {
         ("/once", 2, 429, "more requests at once than /routes/2/action/limit/concurrency allows"),
         ("/closed", 1, 502, "cannot connect: "),
         ("/garbage", 1, 502, "GET /garbage ("),
-        ("/a.php?kill", 1, 502, "was killed by signal 9"),
+        ("/a.php?kill", 1, 502, "exited on signal 9"),
         ("/full", 3, 503, "the queue of the application is full (applications/full/limits/queue)"),
         ("/slow", 2, 503, "within the queue's time limit (applications/slow/limits/queue_timeout)"),
         ("/upstream-full", 2, 503, "the queue is full (upstreams/full/queue)"),

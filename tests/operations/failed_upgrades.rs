@@ -62,7 +62,7 @@ fn a_program_that_cannot_serve_changes_nothing() {
     replace(&program, "#!/bin/sh\nexit 3\n");
     assert_goes_on(&server, "exited with status 3 before it served");
     replace(&program, "#!/bin/sh\nkill -9 $$\n");
-    assert_goes_on(&server, "was killed by signal 9 before it served");
+    assert_goes_on(&server, "exited on signal 9 before it served");
     replace(&program, "not a program");
     assert_goes_on(&server, "is no program; install it again");
     replace(&program, "#!/no/such/interpreter\n");

@@ -94,7 +94,7 @@ fn a_request_whose_process_has_died_says_how_and_the_log_has_no_secret_of_it() {
     assert_eq!(server.get("/dies.php?b=c&token=s3cret").status, 502);
     let died = wait_for(&server, "?status=502", 1).remove(0);
     let failure = died["failure"].as_str().unwrap();
-    assert!(failure.ends_with("was killed by signal 9"), "{died}");
+    assert!(failure.ends_with("exited on signal 9"), "{died}");
     let log = server.wait_for_log("/dies.php?b=c&token=***");
     assert!(!log.contains("s3cret"), "{log}");
     server.get("/a.php");

@@ -62,8 +62,8 @@ fn the_log_of_a_site_has_its_records_and_the_servers_those_of_others_and_its_cra
     let main = server.wait_for_log("said two");
     assert!(!main.contains("said one"), "{main}");
     assert_eq!(server.get("/a.php?q=three&die").status, 502);
-    wait_for(&log, "was killed by signal 9");
-    server.wait_for_log("was killed by signal 9");
+    wait_for(&log, "exited on signal 9");
+    server.wait_for_log("exited on signal 9");
     assert!(!server.log().contains("said three"), "{}", server.log());
     // After log rotation, and after a change of the configuration.
     let rotated = log.with_extension("old");
@@ -148,7 +148,8 @@ fn the_flood_of_a_site_does_not_hide_the_crash_of_another() {
     server.wait_for_log("\"site\" writes too much for the log: its lines are left out");
     assert_eq!(server.get("/other?token=secret").status, 502);
     let log = server.wait_for_log("last messages:\n    the last words");
-    assert!(log.contains("[alert]") && log.contains("\"other\" worker "), "a line of its own");
+    let is_alert = log.contains("[alert]") && log.contains("\"other\" worker process ");
+    assert!(is_alert, "a line of its own: {log}");
     assert!(log.contains("/other?token=***") && !log.contains("=secret"), "{log}");
 }
 
@@ -163,7 +164,7 @@ fn a_crash_is_a_record_with_request_messages_and_calls() {
     assert_eq!(server.get("/a.php?order=7").status, 502);
     let text = wait_for(&log, "last messages:");
     let (_, record) = text.split_once(": GET /a.php?order=7 (").unwrap();
-    let (_, record) = record.split_once(" was killed by signal 11\n").unwrap();
+    let (_, record) = record.split_once(" exited on signal 11\n").unwrap();
     let record = record.split_once("\n20").map_or(record, |(record, _)| record);
     for part in ["last messages:\n    before\n", "signal 11\n", "#0 posix_kill()\n"] {
         assert!(record.contains(part), "{part:?} in {record}");
@@ -172,9 +173,9 @@ fn a_crash_is_a_record_with_request_messages_and_calls() {
         assert!(record.contains(part), "{part:?} in {record}");
     }
     assert!(record.contains("libphp"), "calls of the C library: {record}");
-    let main = server.wait_for_log("was killed by signal 11");
-    let line = main.lines().find(|line| line.contains("was killed by signal 11")).unwrap();
-    assert!(line.contains("[alert]") && line.contains("\"site\" worker "), "{line}");
+    let main = server.wait_for_log("exited on signal 11");
+    let line = main.lines().find(|line| line.contains("exited on signal 11")).unwrap();
+    assert!(line.contains("[alert]") && line.contains("\"site\" worker process "), "{line}");
     assert!(!main.contains("last messages"), "{main}");
     assert_eq!(server.get("/a.php?again").status, 502, "another worker serves");
 }

@@ -150,13 +150,12 @@ fn processes_that_are_killed_are_named() {
     server.control("GET", "/config", "").succeeded();
     let control = process(&server, "howdah: control").unwrap();
     processes::signal(control, Signal::KILL);
-    server.wait_for_log(&format!(
-        "control process {control} was killed by signal 9; another is started"
-    ));
-    is_named(&format!("control process {control}: it was killed by signal 9"));
+    server
+        .wait_for_log(&format!("control process {control} exited on signal 9; another is started"));
+    is_named(&format!("control process {control}: it exited on signal 9"));
     let prototype = process(&server, "\"site\" prototype").unwrap();
     processes::signal(prototype, Signal::KILL);
-    is_named("\"site\" prototype: it was killed by signal 9");
+    is_named("\"site\" prototype: it exited on signal 9");
     assert!(server.get("/").text().starts_with("site "));
 }
 
@@ -243,7 +242,7 @@ fn processes_that_are_stopped_at_their_start_hold_up_no_command() {
     while_new_children_stop(&server, || {
         let upgrade = howdah(&server, &["upgrade"]).output().unwrap();
         let said = String::from_utf8_lossy(&upgrade.stderr).into_owned();
-        assert!(!upgrade.status.success() && said.contains("was killed by signal 9"), "{said}");
+        assert!(!upgrade.status.success() && said.contains("exited on signal 9"), "{said}");
     });
     server.wait_for_log("it was stopped by a signal");
     assert!(howdah(&server, &set).status().unwrap().success());

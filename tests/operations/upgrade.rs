@@ -344,8 +344,8 @@ fn child(of: u32, title: &str) -> u32 {
 fn the_new_server_may_be_killed_before_it_serves() {
     let server = serve_waiting();
     for (title, expected) in [
-        ("", "was killed by signal 9 before it served"),
-        ("router", "the router was killed by signal 9 before it served"),
+        ("", "exited on signal 9 before it served"),
+        ("router", "the router exited on signal 9 before it served"),
     ] {
         let new = begin(&server);
         let refused = server.control("PUT", "/config/settings", "{}");

@@ -79,7 +79,7 @@ fn messages_are_not_lost_with_a_script_that_exceeds_its_time() {
     let limits = json!({"applications": {"site": {"limits": {"timeout": 1}}}});
     let server = Site::script("a.php", script).with(limits).serve();
     assert_eq!(server.get("/a.php").status, 504);
-    let log = server.wait_for_log("was killed by signal 9");
+    let log = server.wait_for_log("exited on signal 9");
     let words = server.data("words").len();
     assert!(words > 0 && log.contains(": first words\n"), "{words}");
     server.wait_for_log(&format!(": word {words}\n"));

@@ -326,7 +326,7 @@ fn a_prototype_that_dies_is_started_again_and_what_waits_is_served() {
     assert_eq!(running.response().status, 502, "it ran, and is lost");
     let log = server.log();
     let lost = log.lines().find(|line| line.contains("us=60000000")).expect("it is named");
-    assert!(lost.contains("prototype was killed by signal 9"), "{lost}");
+    assert!(lost.contains("prototype exited on signal 9"), "{lost}");
     for (n, client) in waiting.iter_mut().enumerate() {
         let response = client.response();
         assert_eq!(response.status, 200, "request {n}: {response:?}");
@@ -365,10 +365,10 @@ fn a_crash_loop_is_told_once_and_burns_no_processor() {
     // Workers that were ready and have served no request are replaced 20 times a second at most,
     // each.
     assert!(killed < 250, "{killed} workers were started in four seconds");
-    let told = log.lines().filter(|line| line.contains("was killed by signal 9")).count();
+    let told = log.lines().filter(|line| line.contains("exited on signal 9")).count();
     // A worker that the busy machine lets live for a second begins another loop.
     assert!((1..=5).contains(&told), "{killed} deaths were told {told} times: {log}");
-    assert_eq!(problem, "a worker was killed by signal 9 before it had a request");
+    assert_eq!(problem, "a worker exited on signal 9 before it had a request");
     eventually("it has recovered", || (server.get("/a.php").text() == "fine").then_some(()));
 }
 

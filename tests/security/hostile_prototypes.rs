@@ -143,7 +143,7 @@ fn a_router_that_reads_nothing_for_a_moment_goes_on_and_misses_nothing() {
     harness::time::sleep(Duration::from_millis(200));
     stopper.kill().unwrap();
     stopper.wait().unwrap();
-    server.wait_for_log(&format!("worker {worker} "));
+    server.wait_for_log(&format!("worker process {worker} "));
     assert_eq!(server.get("/fine.php").text(), "1");
     assert_eq!(server.router(), router);
 }

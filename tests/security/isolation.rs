@@ -136,7 +136,7 @@ fn processes_of_its_own_begin_with_the_prototype_and_end_with_it() {
     assert_ne!(worker, inside);
     // The log names processes as the system does.
     processes::signal(worker, Signal::KILL);
-    server.wait_for_log(&format!("worker {worker} "));
+    server.wait_for_log(&format!("worker process {worker} "));
     let prototype = server.prototype();
     let all = processes::descendants(prototype);
     assert!(all.iter().any(|process| process.title.contains("sleep")), "{all:?}");

@@ -203,8 +203,8 @@ mod tests {
             context.failure().unwrap_or_default().to_owned()
         };
         let report =
-            "worker 8 was killed by signal 11\nlast messages:\nx\nsignal 11\n#0 f()\n#1 g()";
-        assert_eq!(noted(&[report, "x"]), "worker 8 was killed by signal 11, in f()");
+            "worker process 8 exited on signal 11\nlast messages:\nx\nsignal 11\n#0 f()\n#1 g()";
+        assert_eq!(noted(&[report, "x"]), "worker process 8 exited on signal 11, in f()");
         assert_eq!(noted(&["it has ended"]), "it has ended");
         assert_eq!(noted(&[]), "");
         let long = noted(&[&format!("x\n#0 {}", "é".repeat(500))]);

@@ -355,11 +355,9 @@ impl Origin {
                 Exit::Status(status) => format!("its template exited with status {status}").into(),
                 // An administrator may have killed it, or memory ran out: its script may work.
                 Exit::Signal(signal) if i32::from(signal) == signals::SIGKILL => {
-                    Refusal::temporary("its template was killed by signal 9")
+                    Refusal::temporary("its template exited on signal 9")
                 }
-                Exit::Signal(signal) => {
-                    format!("its template was killed by signal {signal}").into()
-                }
+                Exit::Signal(signal) => format!("its template exited on signal {signal}").into(),
             };
             match &mut self.kind {
                 // The template may have forked workers that have not reported yet.

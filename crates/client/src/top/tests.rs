@@ -291,7 +291,7 @@ fn details() -> Detail {
     };
     let request = |time: &str, status: u16| json!({"time": time, "method": "GET", "target": "/b\r\n", "status": status, "seconds": 1.5});
     let mut crashed = request("2026-11-20T15:04:06.678Z", 502);
-    crashed["failure"] = json!("worker 7 was killed by signal 11, in a\u{1b}()");
+    crashed["failure"] = json!("worker process 7 exited on signal 11, in a\u{1b}()");
     let requests = [crashed, request("2026-11-20T15:04:05.678Z", 500)];
     Detail {
         pool: Some(pool(1_500_000)),
@@ -319,7 +319,7 @@ last minute: 2 errors (5xx), 0 crashes
        7 Running  4.2 s   50 12.0M      7  sl\u{fffd}eep.php, GET /a\u{fffd}[2J?b=c\u{fffd}
        8 Idle     4.2 s   50 12.0M      7  sl\u{fffd}eep.php, GET /a\u{fffd}[2J?b=c\u{fffd}
 LAST ERRORS
-  15:04:06  502   1.5 s  GET /b\u{fffd}\u{fffd}: worker 7 was killed by signal 11, in a\u{fffd}()
+  15:04:06  502   1.5 s  GET /b\u{fffd}\u{fffd}: worker process 7 exited on signal 11, in a\u{fffd}()
   15:04:05  500   1.5 s  GET /b\u{fffd}\u{fffd}
 SLOW REQUESTS
   15:04:06  200   1.5 s  GET /b\u{fffd}\u{fffd}";

@@ -20,12 +20,12 @@ impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Exit::Status(status) => write!(f, "exited with status {status}"),
-            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Exit::Signal(signal) => write!(f, "exited on signal {signal}"),
             Exit::OutOfMemory => f.write_str(
-                "was killed by signal 9: out of memory, in its control group or in the machine",
+                "exited on signal 9: out of memory, in its control group or in the machine",
             ),
             Exit::OverLimit => f.write_str(
-                "was killed by signal 9: the processes of its application exceeded \
+                "exited on signal 9: the processes of its application exceeded \
                  isolation/limits",
             ),
         }

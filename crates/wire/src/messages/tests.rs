@@ -215,7 +215,7 @@ fn bundles_are_read_back_and_a_cut_one_is_refused() {
 #[test]
 fn the_end_of_a_process_and_a_problem_have_words() {
     assert_eq!(Exit::Status(7).to_string(), "exited with status 7");
-    assert_eq!(Exit::Signal(9).to_string(), "was killed by signal 9");
+    assert_eq!(Exit::Signal(9).to_string(), "exited on signal 9");
     assert!(Exit::OutOfMemory.to_string().contains("out of memory"));
     assert_eq!(Problem::at("key", "text").to_string(), "key: text");
     assert_eq!(Problem::of("text").to_string(), "text");

@@ -26,7 +26,7 @@ use super::{FALLS_BACK, Pools};
 /// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor
 /// could not look it up in time.
 pub(super) fn named(pid: u32) -> String {
-    if pid == 0 { "worker".to_owned() } else { format!("worker {pid}") }
+    if pid == 0 { "worker process".to_owned() } else { format!("worker process {pid}") }
 }
 
 impl Pools {
