@@ -70,6 +70,8 @@ pub enum ThreadCommand {
         /// Site that they belong to; `None` for all.
         site: Option<u64>,
     },
+    /// Send the spans that wait, as the process that takes them is going to end.
+    SendSpans(oneshot::Sender<()>),
     /// Show that the thread works, and hand over its counts.
     Ping(oneshot::Sender<Handover>),
     /// List the last requests of the thread.

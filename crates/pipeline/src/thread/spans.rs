@@ -115,7 +115,7 @@ impl RouterThread {
     }
 
     /// Sends waiting spans. Returns false if some are left.
-    pub(super) fn send_spans(&self) -> bool {
+    pub fn send_spans(&self) -> bool {
         let shared = &self.shared.spans;
         let mut bytes = self.spans.bytes.borrow_mut();
         let mut sent = 0;

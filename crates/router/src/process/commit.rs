@@ -71,6 +71,11 @@ impl ControlThread {
         mask::hide(secrets(&snapshot.config));
         memory::FILES.set_total(snapshot.config.settings.http.response_temp_size);
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        // The telemetry process is told to end once this configuration is in use.
+        let has_traces = |snapshot: &Snapshot| snapshot.config.settings.telemetry.is_some();
+        if has_traces(&current) && !has_traces(&snapshot) {
+            send_and_wait(&self.threads, ThreadCommand::SendSpans).await;
+        }
         self.site_logs.follow(&snapshot.config.error_logs).map_err(text)?;
         for (path, file) in cache_files {
             self.open_cache(&path, file);

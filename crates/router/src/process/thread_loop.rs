@@ -85,6 +85,10 @@ async fn carry_out_commands(
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::ForgetDirectives { site } => thread.engines.forget(site),
+            ThreadCommand::SendSpans(done) => {
+                let _ = thread.send_spans();
+                let _ = done.send(());
+            }
             ThreadCommand::Ping(answer) => {
                 if let Err(unread) = answer.send(thread.hand_over()) {
                     thread.count_again(unread);
