@@ -12,7 +12,7 @@ use crate::bystander::{Bystander, request};
 use crate::expectations::{Wanted, users_of};
 use crate::setup::{IPC_KEY, SHARED_FILE, Setup};
 use harness::time::Stopwatch;
-use harness::{control, processes, tls};
+use harness::{control, eventually, processes, tls};
 
 /// The attacker's phases, in this order: those without a trace come first, and those that may end
 /// its own application last.
@@ -119,12 +119,15 @@ impl Setup {
     /// Processes that an attack must not replace. The control process and the mail process may end
     /// by themselves.
     pub fn others(&self) -> Tree {
-        let mut others = Tree::new();
         let ends = |name: &str| matches!(name, "control" | "mail");
-        for (name, pid, _) in self.targets().into_iter().filter(|(name, ..)| !ends(name)) {
-            others.entry(name).or_default().insert(pid);
-        }
-        others
+        // The server answers before it has started the dashboard process.
+        eventually("the dashboard process runs", || {
+            let mut others = Tree::new();
+            for (name, pid, _) in self.targets().into_iter().filter(|(name, ..)| !ends(name)) {
+                others.entry(name).or_default().insert(pid);
+            }
+            others.contains_key("dashboard").then_some(others)
+        })
     }
 
     /// Runs a phase. Returns the report and whether it is complete.

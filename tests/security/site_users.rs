@@ -134,7 +134,9 @@ fn a_script_learns_of_the_slow_scripts_of_its_own_site_alone() {
         let slow = json!({"limits": {"slow": 1}});
         let plan = Plan::new(world).user_for_each();
         let plan = plan.with(json!({"applications": {"attacker": slow, "site": slow}}));
-        let asked = Asked::serve(plan.file("slow.php", "<?php sleep(3);".to_owned()));
+        let (script, attack) = ("<?php sleep(3);", plan.base().join("attacker/attack"));
+        let asked = Asked::serve(plan.file("slow.php", script.to_owned()));
+        fs::write(attack.join("slow.php"), script).unwrap();
         for site in ["/slow.php?of=site&token=x", "/attack/slow.php?of=attacker"] {
             let _ = request(asked.setup.server.address, "GET", site, b"");
         }
