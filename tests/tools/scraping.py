@@ -41,9 +41,9 @@ def ask(query):
 
 
 def value(query):
-    """The one number of a query."""
+    """The one number of a query; not a number if Prometheus has none."""
     found = ask(query)
-    return float(found[0]["value"][1]) if found else None
+    return float(found[0]["value"][1]) if found else float("nan")
 
 
 def prometheus(top, interval):
