@@ -246,3 +246,30 @@ fn a_file_below_five_files_of_rules_takes_one_call_more_than_without() {
 fn a_file_of_a_site_that_may_have_rules_and_has_none_takes_one_call_more() {
     assert_one_call_more(&warm_server_with_rules(&[]));
 }
+
+/// Applications whose processes wait for requests, beside one that gets new processes all the time.
+const OTHERS: usize = 30;
+
+#[test]
+fn a_new_process_of_an_application_costs_no_look_at_all_others() {
+    let root = |site: &Site| site.root().display().to_string();
+    let site = Site::new().file("hello.php", "<?php echo 'Hello, world!';").workers(1);
+    let mut applications = json!({"site": {"limits": {"requests": 1}}});
+    for number in 0..OTHERS {
+        applications[format!("other{number}")] =
+            json!({"type": "php", "root": root(&site), "processes": 1});
+    }
+    let server = site.with(json!({"applications": applications})).serve();
+    let mut counts = Vec::new();
+    for _ in 0..COUNTS {
+        let Some((calls, seconds)) = count(&server, server.router(), "/hello.php") else { return };
+        // The counters of an application's eventfds are looked at with one call; those of all five
+        // times in a second.
+        let looks = calls.get("ppoll").or(calls.get("poll")).copied().unwrap_or(0);
+        if looks <= REQUESTS * OTHERS / 2 + 5 * seconds * (OTHERS + 1) {
+            return;
+        }
+        counts.push(format!("{looks} looks within {seconds} s: {calls:?}"));
+    }
+    panic!("for {REQUESTS} new processes: {}", counts.join("; "));
+}

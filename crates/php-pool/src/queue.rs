@@ -382,6 +382,11 @@ impl Queue {
         load
     }
 
+    /// Returns true if a thread has asked for a check since the last [`Queue::take_load`].
+    pub fn has_asked(&self) -> bool {
+        self.has_asked.load(SeqCst)
+    }
+
     /// Returns the name of the part of the shared memory, or of the eventfds, that workers have
     /// damaged; `None` if there is none.
     pub fn damage(&self) -> Option<&'static str> {

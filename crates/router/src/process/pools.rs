@@ -75,6 +75,8 @@ pub(super) struct Pools {
     last_instance: u32,
     machine: Machine,
     memory_shortage: MemoryShortage,
+    /// Time at which [`Pools::tick`] has looked at all applications.
+    all_looked_at: Option<Instant>,
     /// Time at which unused applications were last chosen.
     unused_chosen_at: Option<Instant>,
     /// While memory is short: applications are unloaded that have been unused since this time, or
@@ -123,6 +125,7 @@ impl Pools {
             last_instance: 0,
             machine: Machine::default(),
             memory_shortage: MemoryShortage::default(),
+            all_looked_at: None,
             unused_chosen_at: None,
             unload_unused_since: None,
             divided_at: None,
@@ -320,9 +323,12 @@ impl Pools {
         self.preparing.iter().any(|app| app.number() == Some(number))
     }
 
+    /// Returns the application with this instance, to change it.
     fn by_number(&mut self, number: u32) -> Option<&mut PooledApplication> {
         let all = self.applications.iter_mut().chain(&mut self.preparing).chain(&mut self.leaving);
-        all.into_iter().find(|app| app.number() == Some(number))
+        let found = all.into_iter().find(|app| app.number() == Some(number))?;
+        found.has_changed = true;
+        Some(found)
     }
 
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {

@@ -72,6 +72,10 @@ pub(super) struct PooledApplication {
     /// Time of the next start after a failure.
     pub(super) restart_at: Option<Instant>,
     pub(super) restarts: Restarts,
+    /// Something about it has changed since [`Pools::tick`](super::Pools::tick) has looked at it.
+    pub(super) has_changed: bool,
+    /// Time at which it must be looked at, if nothing changes before.
+    pub(super) due: Option<Instant>,
     /// Time of the next check for slow requests.
     pub(super) slow_check_at: Option<Instant>,
     /// Workers that take no requests.
@@ -153,6 +157,8 @@ impl PooledApplication {
             started: HashMap::new(),
             restart_at: None,
             restarts: Restarts::default(),
+            has_changed: true,
+            due: None,
             slow_check_at: None,
             absent: HashMap::new(),
             absence_checked: None,
@@ -167,6 +173,12 @@ impl PooledApplication {
             generation,
             config,
         }
+    }
+
+    /// Returns true if it must be looked at: something has changed, its time has come, or a router
+    /// thread has asked for it.
+    pub(super) fn must_be_looked_at(&self, now: Instant) -> bool {
+        self.has_changed || self.due.is_some_and(|due| due <= now) || self.queue.has_asked()
     }
 
     /// Returns the number of the current instance.

@@ -31,18 +31,36 @@ const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 impl Pools {
     /// Starts and retires workers. Returns the time of the next call, unless an event comes first;
     /// `None` if none is needed.
+    ///
+    /// Looks at once at the applications that an event was about, and at all of them within
+    /// [`CHECK_INTERVAL`], as they depend on each other: with very many, a look at each after every
+    /// event would take all the time of the control thread.
     pub(in crate::process) fn tick(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
         let mut next = self.retired.end_idle(&self.link, now)?;
-        self.choose_unused(now);
-        // One application at a time, as each takes the possible growth of the others into account.
-        for _ in 0..self.applications.len() {
-            let Some(mut app) = self.applications.pop_front() else { break };
-            let slow = self.check_for_slow(&mut app, now);
-            let due = self.tick_application(&mut app, now);
-            self.applications.push_back(app);
-            next = [next, due?, slow?].into_iter().flatten().min();
+        let due_for_all = self.all_looked_at.map(|at| at + CHECK_INTERVAL);
+        let is_whole = due_for_all.is_none_or(|due| due <= now);
+        if is_whole {
+            self.all_looked_at = Some(now);
+            self.choose_unused(now);
         }
+        let is_due = |app: &PooledApplication| is_whole || app.must_be_looked_at(now);
+        let due: Vec<_> = (0..self.applications.len())
+            .filter(|at| self.applications.get(*at).is_some_and(is_due))
+            .collect();
+        // One application at a time, as each takes the possible growth of the others into account.
+        for at in due {
+            // Swapped with the last one and back, as moving all others would take long.
+            let Some(mut app) = self.applications.swap_remove_back(at) else { break };
+            let looked = self.look_at(&mut app, now);
+            self.applications.push_back(app);
+            self.applications.swap(at, self.applications.len() - 1);
+            looked?;
+        }
+        if !is_whole {
+            next = next.into_iter().chain(due_for_all).min();
+        }
+        next = next.into_iter().chain(self.applications.iter().filter_map(|app| app.due)).min();
         for mut app in std::mem::take(&mut self.leaving) {
             if app.is_finished() {
                 app.queue.set_instance(None);
@@ -59,6 +77,14 @@ impl Pools {
             self.leaving.push(app);
         }
         Ok(next)
+    }
+
+    fn look_at(&mut self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
+        app.has_changed = false;
+        let slow = self.check_for_slow(app, now)?;
+        let due = self.tick_application(app, now)?;
+        app.due = [due, slow].into_iter().flatten().min();
+        Ok(())
     }
 
     fn check_for_slow(
