@@ -98,7 +98,8 @@ async fn deliver(
         if pause.is_none() {
             queue.lose(spans as u64);
         }
-        shared.report.failed(&target.name(), failure.problem(), queue.lost(), Instant::now());
+        let (name, now) = (target.name(), Instant::now());
+        shared.report.failed(&name, failure.problem(), pause.is_some(), queue.lost(), now);
         tokio::select! {
             () = sleep(pause?) => {}
             () = shared.interrupted.notified() => {}

@@ -132,8 +132,9 @@ impl MetricsState {
                 }
                 Err(failure) => failure,
             };
-            self.report.failed(&target.name(), failure.problem(), 0, Instant::now());
             let pause = pauses.after(&failure).filter(|_| !self.is_finishing.get());
+            let (name, now) = (target.name(), Instant::now());
+            self.report.failed(&name, failure.problem(), pause.is_some(), 0, now);
             let Some(pause) = pause else { return Outcome::Refused };
             self.wait(pause, target).await;
             if self.newest.borrow().is_some() || self.has_other_target(target) {

@@ -33,23 +33,32 @@ impl Report {
         Report { log, signal, failure_logged_at, is_failing, logged, refused }
     }
 
-    /// Reports that the server has not taken a message. `lost` is the number of all lost spans;
-    /// metrics do not get lost as long as newer ones follow.
-    pub(crate) fn failed(&self, server: &str, problem: &str, lost: u64, now: Instant) {
+    /// Reports that the server has not taken a message, and whether another attempt follows.
+    /// `lost` is the number of all lost spans; metrics are not counted, as later ones have all
+    /// totals.
+    pub(crate) fn failed(
+        &self,
+        server: &str,
+        problem: &str,
+        is_tried_again: bool,
+        lost: u64,
+        now: Instant,
+    ) {
         // A server that takes every second message must not fill the log either.
         if is_recent(self.failure_logged_at.get(), now) {
             return;
         }
         self.failure_logged_at.set(Some(now));
         self.is_failing.set(true);
-        let lost = match (self.newly_lost(lost), self.signal) {
-            (0, Signal::Spans) => "spans wait for it".to_owned(),
-            (0, Signal::Metrics) => "the newest wait for it".to_owned(),
-            (lost, signal) => format!("{lost} {} are lost", signal.name()),
+        let outcome = match (self.signal, self.newly_lost(lost)) {
+            (Signal::Spans, 0) => "spans wait for it".to_owned(),
+            (Signal::Spans, lost) => format!("{lost} spans are lost"),
+            (Signal::Metrics, _) if is_tried_again => "the newest wait for it".to_owned(),
+            (Signal::Metrics, _) => "these are not sent again".to_owned(),
         };
         let signal = self.signal.name();
         let line = format_args!(
-            "telemetry: {server} takes no {signal}: {problem}; {lost} (\"settings/telemetry\")"
+            "telemetry: {server} takes no {signal}: {problem}; {outcome} (\"settings/telemetry\")"
         );
         self.log.write(Level::Warn, line);
     }
@@ -124,16 +133,17 @@ mod tests {
         let start = Instant::now();
         for message in 0..100 {
             let now = start + Duration::from_millis(message);
-            report.failed("http://a", "status 500", message, now);
+            report.failed("http://a", "status 500", false, message, now);
             report.succeeded("http://a", message);
             report.partly_refused("http://a", 1, &format!("span {message}"), now);
         }
-        report.failed("http://a", "status 500", 100, start + LINE_INTERVAL);
+        report.failed("http://a", "status 500", false, 100, start + LINE_INTERVAL);
         report.succeeded("http://a", 100);
         report.ended(101);
         report.ended(101);
-        metrics.failed("http://a", "status 500", 0, start);
+        metrics.failed("http://a", "status 503", true, 0, start);
         metrics.succeeded("http://a", 0);
+        metrics.failed("http://a", "status 400", false, 0, start + LINE_INTERVAL);
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
@@ -141,7 +151,8 @@ mod tests {
         assert_eq!(count("takes no spans: status 500"), 2, "{text}");
         assert_eq!(count("takes spans again; 0 more were lost"), 2, "{text}");
         assert_eq!(count("has refused 1 spans: span"), 1, "{text}");
-        assert_eq!(count("takes no metrics: status 500; the newest wait for it"), 1, "{text}");
+        assert_eq!(count("takes no metrics: status 503; the newest wait for it"), 1, "{text}");
+        assert_eq!(count("takes no metrics: status 400; these are not sent again"), 1, "{text}");
         assert_eq!(count("takes metrics again\n"), 1, "{text}");
         assert_eq!(count("100 spans are lost (\"settings"), 1, "{text}");
         assert_eq!(count("1 spans are lost: the server has not taken them"), 1, "{text}");
