@@ -121,6 +121,9 @@ impl EventLoop {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
                     if let FromSupervisor::Quit { graceful, is_replaced } = message {
                         control.pools.end_restarts()?;
+                        // A successor sends metrics now, whose counters begin at 0: those of both
+                        // would look like one server that starts again and again.
+                        drop(self.metrics_interval);
                         return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;

@@ -30,7 +30,7 @@ pub(super) fn interval(snapshot: &Snapshot) -> Interval {
     telemetry.and_then(|one| one.metrics.as_ref()).map(|metrics| metrics.interval)
 }
 
-/// Sends metrics as long as the sender of the interval exists: at once when there is another
+/// Sends metrics until the sender of the interval is dropped: at once when there is another
 /// interval, and then at each of its ends.
 pub(super) fn start(
     mut interval: watch::Receiver<Interval>,
