@@ -117,10 +117,10 @@ const TEXT_COST: usize = 8;
 /// Maximum of `slow` in seconds.
 const MAX_SLOW: f64 = (i32::MAX / 1000) as f64;
 
-/// Traces for a server of OpenTelemetry.
+/// Traces and metrics for servers of OpenTelemetry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Telemetry {
-    /// The server.
+    /// The server that takes traces.
     pub endpoint: Endpoint,
     /// OTLP over gRPC, otherwise over HTTP.
     pub is_grpc: bool,
@@ -149,7 +149,7 @@ pub struct Telemetry {
 /// Metrics for a server of OpenTelemetry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TelemetryMetrics {
-    /// The server.
+    /// The server that takes metrics.
     pub endpoint: Endpoint,
     /// Time between two messages.
     pub interval: Duration,
@@ -164,7 +164,7 @@ pub struct Endpoint {
     pub is_tls: bool,
     /// Host name or address, of version 6 without brackets.
     pub host: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
     /// Path and query of the messages.
     pub path: String,
@@ -218,6 +218,12 @@ fn read_metrics(
             _ => return Err(node.invalid("must be \"explicit\" or \"exponential\"")),
         },
     };
+    if object.optional("metrics_interval").is_none() {
+        let others = ["metrics_endpoint", "metrics_histograms"].into_iter();
+        if let Some(node) = others.filter_map(|key| object.optional(key)).next() {
+            return Err(node.invalid("needs a \"metrics_interval\", without which none are sent"));
+        }
+    }
     let Some(interval) = interval else { return Ok(None) };
     let derived = || if is_grpc { Some(traces.clone()) } else { traces.of_metrics() };
     let Some(endpoint) = own.or_else(derived) else {
@@ -457,7 +463,10 @@ mod tests {
         assert!(found.is_exponential);
         let base = metrics("http://a/traces", "http", json!({"metrics_endpoint": "http://b"}));
         assert_eq!(base.unwrap().endpoint.path, "/v1/metrics");
-        let none = json!({"endpoint": "http://a/t", "protocol": "http", "metrics_interval": 0});
+        let none = json!({
+            "endpoint": "http://a/t", "protocol": "http", "metrics_interval": 0,
+            "metrics_endpoint": "http://b",
+        });
         assert_eq!(read(none).unwrap().metrics, None);
     }
 
@@ -485,6 +494,8 @@ mod tests {
             ("metrics_interval", json!("10s"), "/settings/telemetry/metrics_interval: "),
             ("metrics_endpoint", json!("a:1"), "http://127.0.0.1:4318/v1/metrics"),
             ("metrics_histograms", json!("native"), "/settings/telemetry/metrics_histograms: "),
+            ("metrics_histograms", json!("exponential"), "needs a \"metrics_interval\""),
+            ("metrics_endpoint", json!("http://a"), "needs a \"metrics_interval\""),
             ("sample_ratio", json!(1), "sampling_ratio"),
         ] {
             let problem = with(key, value.clone());
