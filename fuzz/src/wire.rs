@@ -14,7 +14,7 @@ use howdah_wire::messages::{
 };
 use howdah_wire::php_values::{self, PhpValues};
 use howdah_wire::profile::{Order, Samples};
-use howdah_wire::prometheus::{Families, Metric, MetricFamily};
+use howdah_wire::prometheus::{Families, MAX_METRIC_BYTES, Metric, MetricFamily};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
@@ -24,9 +24,6 @@ use howdah_wire::stream::{Reader, Writer};
 use prost::Message;
 
 use crate::Bytes;
-
-/// Maximum length of a metric in bytes.
-const MAX_METRIC_BYTES: usize = 64 << 10;
 
 /// Decodes a packet as the process that the first byte selects. A message must encode to the packet
 /// that it was decoded from.

@@ -8,7 +8,7 @@
 
 mod families;
 
-pub use families::{Families, Family};
+pub use families::{Families, Family, MAX_METRIC_BYTES};
 
 /// Media type of families that follow each other, each after its length.
 pub const MEDIA_TYPE: &str = "application/vnd.google.protobuf; \
@@ -20,7 +20,7 @@ pub struct MetricFamily {
     /// The name, of counters with the suffix `_total`.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Description.
+    /// Description for people, a sentence.
     #[prost(string, tag = "2")]
     pub help: String,
     /// Which message of each [`Metric`] is set.
@@ -72,10 +72,10 @@ pub struct Metric {
 /// A label.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LabelPair {
-    /// The name.
+    /// The name: ASCII letters, digits and `_`.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The value.
+    /// The value: any text, such as the name of a site.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -83,7 +83,7 @@ pub struct LabelPair {
 /// A number that grows and shrinks.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Gauge {
-    /// The number.
+    /// The number at the time of the message, in the unit of the family.
     #[prost(double, tag = "1")]
     pub value: f64,
 }
@@ -91,7 +91,7 @@ pub struct Gauge {
 /// A number that only grows until the server starts anew.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Counter {
-    /// The number.
+    /// The sum since the start, in the unit of the family.
     #[prost(double, tag = "1")]
     pub value: f64,
 }

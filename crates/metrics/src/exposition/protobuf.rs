@@ -22,13 +22,13 @@ pub(crate) struct ProtobufWriter {
 }
 
 impl ProtobufWriter {
-    /// Begins a family.
+    /// Ends the family before this one, which leaves nothing without metrics.
     pub(super) fn begin(&mut self, family: Family) {
         self.end_family();
         self.family = Some(family);
     }
 
-    /// Writes a sample.
+    /// Adds a counter, or a gauge for all other kinds: the format has none for [`Kind::Info`].
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: Value) {
         let is_counter = self.family.is_some_and(|family| family.kind == Kind::Counter);
         let value = value.into();
@@ -90,7 +90,7 @@ impl ProtobufWriter {
         self.out.append(&mut self.metrics);
     }
 
-    /// Returns all messages.
+    /// Returns the messages, each after its length.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.end_family();
         self.out

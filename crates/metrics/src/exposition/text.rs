@@ -21,12 +21,12 @@ impl TextWriter {
         TextWriter { text: String::new(), is_open, family: None, is_begun: false }
     }
 
-    /// Begins a family.
+    /// Begins a family, which is described before its first line.
     pub(super) fn begin(&mut self, family: Family) {
         (self.family, self.is_begun) = (Some(family), false);
     }
 
-    /// Writes a sample.
+    /// Writes a line; its name gets the suffix that both formats demand of the kind.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: Value) {
         let suffix = match self.family.map(|family| family.kind) {
             Some(Kind::Counter) => "_total",
@@ -91,7 +91,7 @@ impl TextWriter {
         }
     }
 
-    /// Returns the complete text.
+    /// Returns the text; that of OpenMetrics ends with its mark.
     pub(super) fn finish(mut self) -> String {
         if self.is_open {
             self.text.push_str("# EOF\n");

@@ -8,7 +8,7 @@ record! {
     OtlpServer {
         /// Host name or address, of version 6 without brackets.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
         /// The connection has TLS.
         is_tls: bool,
@@ -20,7 +20,7 @@ record! {
 record! {
     /// Where metrics go.
     MetricsRoute {
-        /// The server.
+        /// The server that takes metrics.
         server: OtlpServer,
         /// Histograms have exponential buckets, otherwise explicit ones.
         is_exponential: bool,
@@ -62,7 +62,7 @@ messages! {
         /// Spans and metrics go there from now on. Descriptor: the file with the authorities, if it
         /// could be opened.
         2 Configure {
-            /// The servers.
+            /// The servers, and what all messages to them have.
             route: TelemetryRoute,
         }
         /// The log was reopened. Descriptor: the log.

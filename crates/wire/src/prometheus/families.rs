@@ -8,8 +8,8 @@ use super::{Metric, MetricType};
 /// Maximum length of a name, a description or a unit in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Maximum length of a metric in bytes, with its labels and buckets.
-const MAX_METRIC_BYTES: usize = 64 << 10;
+/// Maximum length of a metric in bytes, with its labels and buckets. Longer ones are left out.
+pub const MAX_METRIC_BYTES: usize = 64 << 10;
 
 /// Beginning of the names of all metrics.
 const PREFIX: &str = "howdah_";
@@ -28,9 +28,9 @@ pub struct Families<'a>(pub &'a [u8]);
 /// A [`MetricFamily`](super::MetricFamily) whose metrics are read when they are needed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family<'a> {
-    /// The name.
+    /// The name; it begins with `howdah_`.
     pub name: &'a str,
-    /// Description.
+    /// Description for people, a sentence.
     pub help: &'a str,
     /// Unit; empty if there is none.
     pub unit: &'a str,
