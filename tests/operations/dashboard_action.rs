@@ -69,6 +69,8 @@ fn the_action_shows_the_page_to_who_has_the_token() {
     let browser = browser(&server);
     let session = log_in(&browser);
     assert_eq!(browser.ask("GET", "/", "", "").status, 200);
+    let advice = browser.ask("GET", "/api/session", &browser.own(None), "");
+    assert!(advice.text().contains("--dashboard-token-file"), "{advice:?}");
     for token in ["", "x", &TOKEN[1..]] {
         let refused = browser.log_in(token);
         assert_eq!(refused.status, 403, "{refused:?}");
@@ -81,6 +83,11 @@ fn the_action_shows_the_page_to_who_has_the_token() {
     });
     assert_eq!(site["pool"]["procs"][0]["pid"].as_u64().unwrap().to_string(), first, "{site}");
     assert!(site["buttons"].is_null());
+    // They are counted for the listener: an application may be called as the action.
+    let requests = browser.get(&session, "requests")["requests"].clone();
+    let is_log_in = |request: &&Value| request["target"] == "/api/log-in";
+    let log_in = requests.as_array().unwrap().iter().find(is_log_in).unwrap();
+    assert!(log_in["site"].is_string() && log_in["site"] == log_in["listener"], "{log_in}");
     let parts = browser.get(&session, "parts");
     assert!(parts["listeners"].is_object() && parts["buttons"].is_null(), "{parts}");
     assert_eq!(browser.get(&session, "session")["read_only"], true);
@@ -231,6 +238,11 @@ fn nobody_logs_in_from_elsewhere_without_tls() {
     let refused = from("http", "http");
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(refused.text().contains("HTTPS"), "{refused:?}");
+    // The page asks this first, and offers no field for a token then.
+    let fields = format!("X-Forwarded-For: 192.0.2.1\r\n{}", browser.own(None));
+    let refused = browser.ask("GET", "/api/session", &fields, "");
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.text().contains("HTTPS"), "{refused:?}");
     assert_eq!(from("https", "http").status, 403, "the origin has another scheme");
     let response = from("https", "https");
     let cookie = response.field("Set-Cookie").unwrap();
@@ -282,6 +294,9 @@ fn without_a_token_nobody_logs_in_and_the_log_says_why() {
     });
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(refused.text().contains("--dashboard-token-file"), "{refused:?}");
+    let refused = browser.ask("GET", "/api/session", &browser.own(None), "");
+    assert_eq!(refused.status, 401, "{refused:?}");
+    assert!(refused.text().contains("nobody can log in"), "{refused:?}");
 }
 
 /// The socket has a name that every process of the machine can find out.

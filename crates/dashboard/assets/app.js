@@ -68,10 +68,11 @@ function begin() {
   main.append(h("p", { class: "empty", text: "Waiting for the first figures …" }));
 }
 
-function showLogIn(problem) {
+// How to log in, and the problem of the last attempt.
+function showLogIn(advice, problem) {
   header.hidden = true;
   const code = h("input", { id: "code", type: "password", autocomplete: "off", required: true });
-  const note = h("p", { class: "result", role: "alert", text: problem || "" });
+  const note = h("p", { class: "result", role: "alert", text: problem });
   const form = h("form", { class: "log-in", onsubmit: async (event) => {
     event.preventDefault();
     try {
@@ -83,10 +84,20 @@ function showLogIn(problem) {
     }
   } },
   h("img", { src: "icon.svg", alt: "", width: "48", height: "48" }), h("h1", { text: "Howdah" }),
-  h("p", { text: "Open the link that “howdah dashboard” prints, or type its code or the token of the server." }),
+  h("p", { text: sentence(advice) }),
   h("label", { for: "code", text: "Code or token" }), code, h("button", { type: "submit", class: "main", text: "Log in" }), note);
   main.replaceChildren(form);
   code.focus();
+}
+
+// Nobody can log in here: the reason takes the place of the form, so that no secret is typed.
+function showRefusal(reason) {
+  header.hidden = true;
+  main.replaceChildren(h("p", { class: "empty", role: "alert", text: sentence(reason) }));
+}
+
+function sentence(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
 // The theme of the system, unless another one was chosen.
@@ -144,7 +155,8 @@ async function start() {
     await ask("session");
     begin();
   } catch (error) {
-    showLogIn(error.status === 401 ? problem : error.message);
+    if (error.status === 401) showLogIn(error.message, problem);
+    else showRefusal(error.message);
   }
 }
 

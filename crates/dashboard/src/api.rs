@@ -2,7 +2,8 @@
 //!
 //! 1. A host that is not the page's own is refused.
 //! 2. The files of the page are for everybody who can connect.
-//! 3. All else needs a session: its cookie and its key. A request that changes something must also
+//! 3. All else is refused over connections that others could read.
+//! 4. It needs a session: its cookie and its key. A request that changes something must also
 //!    come from this origin; one of a button needs the button's code.
 
 mod parts;
@@ -44,6 +45,9 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Maximum length of a body that is read: `server` limits it as well.
 const MAX_BODY: usize = 16 << 10;
+
+/// Said by a page behind a listener that has no token.
+const NO_TOKEN: &str = "nobody can log in: the server was started without --dashboard-token-file";
 
 /// Maximum number of buttons whose work is not done.
 const MAX_ACTIONS: usize = 4;
@@ -153,11 +157,18 @@ impl Api {
         if !self.is_from_page(&exchange.request, visitor, !is_get) {
             return failure(403, "the request comes from another page");
         }
+        // Said to the page before anybody types a secret into it.
+        if !self.place.is_private(visitor) {
+            let advice = "open this page over HTTPS: others could read here what you type; if a \
+                          proxy in front of the server has TLS, name it in the listener's \
+                          \"forwarded\"";
+            return failure(403, advice);
+        }
         if name == b"log-in" {
             return if is_get { not_allowed("POST") } else { self.log_in(exchange, visitor).await };
         }
         let Some(session) = self.session(&exchange.request, |session| session.number) else {
-            return failure(401, "log in first");
+            return failure(401, self.log_in_advice());
         };
         place.trust();
         let is_post = matches!(name, b"log-out" | b"do");
@@ -216,12 +227,25 @@ impl Api {
         sessions.get(number).map(ask)
     }
 
-    async fn log_in(&self, exchange: &mut Exchange<'_>, visitor: Visitor) -> Response {
-        if !self.place.is_private(visitor) {
-            let advice = "log in over HTTPS: others could read here what you send; if a proxy in \
-                          front of the server has TLS, name it in the listener's \"forwarded\"";
-            return failure(403, advice);
+    /// Returns how to log in.
+    fn log_in_advice(&self) -> &'static str {
+        match (&self.place, self.control.token(), &self.first_code) {
+            (Place::Listener, Some(_), _) => {
+                "type the token of --dashboard-token-file, and no other secret"
+            }
+            (Place::Listener, None, _) => NO_TOKEN,
+            (Place::Local { .. }, Some(_), Some(_)) => {
+                "open the link that \"howdah dashboard\" prints, or type its code or the token of \
+                 the control API"
+            }
+            (Place::Local { .. }, Some(_), None) => "type the token of the control API",
+            (Place::Local { .. }, None, _) => {
+                "open the link that \"howdah dashboard\" prints, or type its code"
+            }
         }
+    }
+
+    async fn log_in(&self, exchange: &mut Exchange<'_>, visitor: Visitor) -> Response {
         let body = match read(exchange).await {
             Ok(body) => body,
             Err((status, problem)) => return failure(status, &problem),
@@ -246,9 +270,7 @@ impl Api {
             Err(Refused::Wrong) => {
                 let advice = match self.control.token() {
                     Some(_) if matches!(self.place, Place::Listener) => "this is not the token",
-                    None if matches!(self.place, Place::Listener) => {
-                        "nobody can log in: the server was started without --dashboard-token-file"
-                    }
+                    None if matches!(self.place, Place::Listener) => NO_TOKEN,
                     Some(_) => "neither a code that is printed in the terminal nor the token",
                     None => "this code was used, or is wrong; the terminal has the next one",
                 };
