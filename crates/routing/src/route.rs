@@ -83,7 +83,9 @@ impl Routed<'_> {
                 Some(Arc::clone(&application.name))
             }
             Step::Handle(Decision::Ask(Origin::FastCgi(site, _))) => Some(Arc::clone(&site.name)),
-            Step::Handle(Decision::Ask(Origin::Proxy(upstream))) if self.site.is_none() => {
+            Step::Handle(Decision::Ask(Origin::Proxy(upstream)))
+                if self.site.is_none() && !upstream.is_dashboard() =>
+            {
                 Some(Arc::clone(&upstream.name))
             }
             _ => self.site.cloned(),

@@ -361,6 +361,8 @@ impl ActionCompiler<'_, '_> {
 fn site(kind: &ActionKind, source: &config::ActionKind) -> Option<Arc<str>> {
     match (kind, source) {
         (ActionKind::Pass(pass), _) => application(pass),
+        // As metrics, the page is the listener's: an application may have this upstream's name.
+        (_, config::ActionKind::Dashboard) => None,
         (ActionKind::Proxy(upstream), _) => Some((*upstream.name).into()),
         (ActionKind::Share(compiled), config::ActionKind::Share(share)) => {
             let scripts = compiled.scripts.as_ref().and_then(application);
