@@ -102,6 +102,8 @@ fn line(request: &LastRequest) -> String {
         ("cache", request.cache.as_deref()),
         ("cut", request.cut_by.as_deref()),
         ("trace", request.trace.as_deref()),
+        // Has spaces, so that it is the last one.
+        ("failure", request.failure.as_deref()),
     ];
     for (name, word) in words {
         if let Some(word) = word {
@@ -134,5 +136,11 @@ mod tests {
         );
         let refused = LastRequest { status: 400, ..LastRequest::default() };
         assert_eq!(line(&refused), " - - - 400 0.000\n");
+        let failure = Some("worker process 7 exited on signal 11, in a\u{1b}()".to_owned());
+        let crashed = LastRequest { status: 502, failure, ..LastRequest::default() };
+        assert_eq!(
+            line(&crashed),
+            " - - - 502 0.000 failure=worker process 7 exited on signal 11, in a\u{fffd}()\n"
+        );
     }
 }
