@@ -52,7 +52,7 @@ impl PageAddress {
 pub(crate) enum Place {
     /// At a port of this machine, and at another address if a proxy is in front of it.
     Local {
-        /// The port.
+        /// The address that it listens on.
         listen: SocketAddr,
         /// The address in browsers.
         page: Option<PageAddress>,

@@ -7,7 +7,7 @@
 //!
 //! 1. The supervisor's first message has the token, the listening socket, and a socket to the
 //!    router.
-//! 2. Connections of processes that are not the router are closed.
+//! 2. Connections of processes that do not have the router's user are closed.
 //! 3. `api` answers, as in `howdah dashboard`.
 
 use std::io;
@@ -97,7 +97,8 @@ async fn receive(supervisor: &Packets) -> io::Result<Option<(ToDashboard, Vec<Ow
     Ok(Some((message, descriptors)))
 }
 
-/// Accepts connections of the router. Others can reach the socket, too: its name is no secret.
+/// Accepts connections of the router's user. Other users can reach the socket, too: its name is no
+/// secret.
 fn accept(api: &Rc<Api>, listener: OwnedFd, router_user: u32) -> io::Result<()> {
     let listener = StdListener::from(listener);
     listener.set_nonblocking(true)?;

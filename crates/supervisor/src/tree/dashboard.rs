@@ -2,8 +2,8 @@
 //! the document has this action.
 //!
 //! Its only source is the router, which it may ask and not order. It has no way to the control
-//! process, and sends this process nothing: whoever takes it over, or the router in front of it,
-//! gains no right by the other one.
+//! process, and the supervisor reads nothing from it: an attacker who has taken over the router
+//! gains no right by taking over this process, and the other way round.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
