@@ -327,7 +327,7 @@ fn the_prototype_is_started_again_and_requests_wait_for_it() {
     let old = server.prototype();
     processes::signal(old, Signal::KILL);
     eventually("its end is noticed", || {
-        server.log().contains("prototype was killed").then_some(())
+        server.log().contains("its prototype exited on signal 9").then_some(())
     });
     for _ in 0..5 {
         assert_eq!(server.get("/fine.php").text(), "fine", "nothing is refused meanwhile");

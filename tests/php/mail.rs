@@ -492,7 +492,7 @@ fn the_end_of_an_application_does_not_end_the_mail_process() {
     let prototype = server.prototype();
     kill_process(Pid::from_raw(prototype as i32).unwrap(), Signal::KILL).unwrap();
     // Until then, a worker of the old one may take another request.
-    server.wait_for_log("its prototype was killed");
+    server.wait_for_log("its prototype exited on signal 9");
     eventually("the application runs again", || (server.get("/a.php").status == 200).then_some(()));
     assert!(sends(&server));
     assert_eq!(mail_process(&server), Some(pid), "{}", server.log());
