@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use howdah_advice::explained;
-use howdah_config::include::{self, Expanded, IncludedFiles, SiteParts, SiteProblem};
+use howdah_config::include::{self, Expanded, Former, IncludedFiles, SiteParts, SiteProblem};
 use howdah_config::json;
 use howdah_config::{Config, Defaults, Error, Site};
 use howdah_sites::Machine;
@@ -100,13 +100,13 @@ fn read_leaving_out(
     former: Option<&[u8]>,
 ) -> Result<(Document, Vec<String>), String> {
     let text = read(path)?;
-    let former = former.and_then(|former| json::parse(former).ok());
+    let former = former.map(Former::of_text).unwrap_or_default();
     let check = |document: &Value| -> Result<(), Error> {
-        Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
+        Config::check(document, defaults).map_err(explained)
     };
-    let (former, now) = (former.as_ref(), clock::wall_seconds());
+    let now = clock::wall_seconds();
     let none = BTreeSet::new();
-    let expanded = include::expand_leaving_out(&text, path, disk, former, now, &check, &none)?;
+    let expanded = include::expand_leaving_out(&text, path, disk, &former, now, &check, &none)?;
     Ok(match expanded {
         Some(mut expanded) => {
             let mistakes = std::mem::take(&mut expanded.mistakes);
@@ -165,11 +165,11 @@ pub fn read_left_out(
         return Ok(text);
     }
     let check = |document: &Value| -> Result<(), Error> {
-        Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
+        Config::check(document, defaults).map_err(explained)
     };
     let (document, changed) = (read(path)?, include::changed_files(&before, &after));
-    let (former, now) = (Some(&before), clock::wall_seconds());
-    let held = include::expand_leaving_out(&document, path, disk, former, now, &check, &changed);
+    let (former, now) = (Former::of_document(before.clone()), clock::wall_seconds());
+    let held = include::expand_leaving_out(&document, path, disk, &former, now, &check, &changed);
     match held {
         Ok(Some(held)) if include::differs_only_in_left_out(&before, &held.document) => {
             Ok(held.document.to_string().into_bytes())
@@ -196,7 +196,7 @@ pub fn read_document(path: &Path, disk: &Disk, defaults: &Defaults) -> Result<Do
     let Some(expanded) = include::expand(&text, path, disk)? else {
         return Ok(Document::of_text(text));
     };
-    match Config::from_value_with(expanded.document.clone(), defaults) {
+    match Config::check(&expanded.document, defaults) {
         Ok(_) => Ok(Document::of_files(expanded)),
         Err(error) => Err(expanded.explain(&error)),
     }
@@ -207,7 +207,7 @@ pub fn read_document(path: &Path, disk: &Disk, defaults: &Defaults) -> Result<Do
 pub fn reread_tables(document: &[u8], disk: &Disk, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let document = json::parse(document).map_err(|error| error.to_string())?;
     let expanded = include::expand_tables(document, disk)?;
-    match Config::from_value_with(expanded.document.clone(), defaults) {
+    match Config::check(&expanded.document, defaults) {
         Ok(_) => Ok(expanded.document.to_string().into_bytes()),
         Err(error) => Err(expanded.explain(&error)),
     }
@@ -226,7 +226,7 @@ pub fn compile_sent(
     let running = json::parse(running).ok();
     let now = clock::wall_seconds();
     let expanded = include::compile_sent(&document, running.as_ref(), disk, now)?;
-    match Config::from_value_with(expanded.document.clone(), defaults).map_err(explained) {
+    match Config::check(&expanded.document, defaults).map_err(explained) {
         Ok(_) => Ok(expanded.document.to_string().into_bytes()),
         Err(error) => Err(expanded.explain(&error)),
     }

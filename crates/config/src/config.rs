@@ -179,6 +179,17 @@ impl Config {
 
     /// Reads a document from a value tree with these defaults.
     pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
+        let config = Config::read_all(&document, defaults)?;
+        Ok(Config { document, ..config })
+    }
+
+    /// Checks that a value tree is a valid document with these defaults.
+    pub fn check(document: &Value, defaults: &Defaults) -> Result<(), Error> {
+        Config::read_all(document, defaults).map(drop)
+    }
+
+    /// Reads a document, without keeping it.
+    fn read_all(document: &Value, defaults: &Defaults) -> Result<Config, Error> {
         let mistakes = Mistakes::default();
         let read = Config::read(document, defaults, &mistakes);
         mistakes.finish_document(read).map_err(|errors| {
@@ -190,19 +201,19 @@ impl Config {
 
     /// Reads a document. The result is unusable if there are mistakes.
     fn read(
-        document: Value,
+        document: &Value,
         defaults: &Defaults,
         mistakes: &Mistakes<Error>,
     ) -> Result<Config, Error> {
         let (groups, variables) = (Groups::default(), DefinedVariables::default());
         let scope = Scope {
-            definitions: Definitions::of(&document),
+            definitions: Definitions::of(document),
             defaults: *defaults,
             groups: &groups,
             variables: &variables,
             mistakes,
         };
-        let root = Node::root(&document, &scope);
+        let root = Node::root(document, &scope);
         let object = root.object(&DOCUMENT)?;
         include::refuse(&root)?;
         // Templates refer to them.
@@ -236,7 +247,7 @@ impl Config {
             geo_databases: variables::databases(&variables),
             included,
             left_out,
-            document,
+            document: Value::Null,
         };
         let added = config.settings.metrics.add_to(&mut config.listeners);
         mistakes.part(added.map_err(|name| {

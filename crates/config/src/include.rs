@@ -49,6 +49,7 @@ use tolerance::Tolerance;
 
 pub use changed::changed;
 pub use expanded::{Expanded, explain};
+pub use former::Former;
 pub(crate) use left_out::read_left_out;
 pub use left_out::{LeftOut, watched_by_left_out};
 pub use places::{SitePlaces, key_of_site};

@@ -22,8 +22,6 @@ pub struct Store {
 /// A configuration that is not applied yet.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// The configuration.
-    pub config: Config,
     /// The text to store. It reads back as the same document.
     pub text: Vec<u8>,
     /// Replaces the store that it was prepared with, once the configuration runs.
@@ -141,9 +139,9 @@ impl Store {
         // The document may exceed limits that each change is within, and a stored document must be
         // accepted at the next start.
         let document = json::parse(&text).map_err(too_much)?;
-        let config = Config::from_value_with(document.clone(), &self.defaults)
+        Config::check(&document, &self.defaults)
             .map_err(|error| Refusal::InvalidConfiguration(howdah_advice::explained(error)))?;
-        Ok(Prepared { config, text, store: Store { document, ..*self } })
+        Ok(Prepared { text, store: Store { document, ..*self } })
     }
 
     /// Makes the configuration of the text of a source, without applying it.
@@ -152,8 +150,8 @@ impl Store {
             let mistakes = include::explain(origin, &text, &problem);
             Refusal::InvalidSource { problem: Box::new(problem), mistakes }
         })?;
-        let store = Store { document: config.document.clone(), ..*self };
-        Ok(Prepared { config, text, store })
+        let store = Store { document: config.document, ..*self };
+        Ok(Prepared { text, store })
     }
 
     /// Returns true if the configuration has an application of this name.

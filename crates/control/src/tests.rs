@@ -33,7 +33,6 @@ impl Server {
                 Ok(Next::Compile(_)) => panic!("no sites are sent"),
                 Ok(Next::Apply(prepared)) => {
                     assert_eq!(json::parse(&prepared.text).as_ref(), Ok(prepared.store.document()));
-                    assert_eq!(prepared.config.document, *prepared.store.document());
                     self.store = prepared.store;
                     Done::Reconfigured.into()
                 }

@@ -196,15 +196,13 @@ pub(super) fn expand(
     match expanded {
         Err(lines) => findings.extend(of_lines(site, &lines)),
         Ok(None) => {}
-        Ok(Some(expanded)) => {
-            match Config::from_value_with(expanded.document.clone(), &Defaults::default()) {
-                Ok(_) if findings.is_empty() => return Ok(expanded),
-                Ok(_) => {}
-                Err(error) => {
-                    findings.extend(of_lines(site, &expanded.explain(&explained(error))));
-                }
+        Ok(Some(expanded)) => match Config::check(&expanded.document, &Defaults::default()) {
+            Ok(_) if findings.is_empty() => return Ok(expanded),
+            Ok(_) => {}
+            Err(error) => {
+                findings.extend(of_lines(site, &expanded.explain(&explained(error))));
             }
-        }
+        },
     }
     Err(findings)
 }

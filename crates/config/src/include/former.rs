@@ -1,5 +1,6 @@
 //! The content that a file had in the former document.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,33 @@ use super::changed::{at, hide};
 use super::lists::{entries, list_of};
 use super::pattern::is_named;
 use super::{INCLUDED, Place, Reading, Source};
+use crate::json;
 use crate::node::split_path;
+
+/// The document that was read before, if there is one. Its text is parsed once the document is asked
+/// for, as few readings need it.
+#[derive(Debug, Default)]
+pub struct Former {
+    text: Vec<u8>,
+    document: OnceCell<Option<Value>>,
+}
+
+impl Former {
+    /// Returns the document of a text. There is none if the text is no JSON.
+    pub fn of_text(text: &[u8]) -> Former {
+        Former { text: text.to_vec(), document: OnceCell::new() }
+    }
+
+    /// Returns a document that is parsed already.
+    pub fn of_document(document: Value) -> Former {
+        Former { text: Vec::new(), document: OnceCell::from(Some(document)) }
+    }
+
+    /// Returns the document.
+    pub(super) fn document(&self) -> Option<&Value> {
+        self.document.get_or_init(|| json::parse(&self.text).ok()).as_ref()
+    }
+}
 
 /// Returns the parts of a document that come from files, each with the path and the file.
 pub(super) fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str)> {
@@ -99,7 +126,7 @@ impl Reading<'_> {
     /// Returns the parts of the former document, if there is one, and the name of a file.
     fn former<'a>(&'a self, file: &'a Path) -> Option<(&'a Parts<'a>, &'a str)> {
         let tolerance = self.tolerance.as_ref()?;
-        let former = tolerance.former?;
+        let former = tolerance.former.document()?;
         Some((tolerance.former_parts.get_or_init(|| Parts::of(former)), file.to_str()?))
     }
 
@@ -164,7 +191,7 @@ impl Reading<'_> {
 
     /// Returns the files of the former document that a pattern names.
     pub(super) fn former_files(&self, directory: &Path, pattern: &str) -> Vec<PathBuf> {
-        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
+        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former.document());
         let all = former.into_iter().flat_map(parts).map(|(_, file)| PathBuf::from(file));
         let is_one = |file: &PathBuf| {
             let name = file.file_name().and_then(|name| name.to_str());
@@ -179,7 +206,7 @@ impl Reading<'_> {
     /// Returns which of two sources that have the same member must not have it: not the one that
     /// had it in the former document. One file must not take a name of another one.
     pub(super) fn intruder(&self, place: &Place, other: usize) -> usize {
-        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
+        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former.document());
         let owned =
             former.into_iter().flat_map(parts).filter(|(path, _)| place.path.starts_with(path));
         let owner = owned.max_by_key(|(path, _)| path.len()).map(|(_, file)| Path::new(file));

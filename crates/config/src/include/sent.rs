@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::changed::at;
-use super::former::parts;
+use super::former::{Former, parts};
 use super::left_out::LeftOut;
 use super::places::PLACES;
 use super::refused::first_file;
@@ -118,7 +118,8 @@ fn keeping(
     now: u64,
 ) -> Option<Expanded> {
     let (text, unusable) = (document.to_string(), BTreeMap::new());
-    let tolerance = Some(Tolerance::new(Some(running), &unusable));
+    let former = Former::of_document(running.clone());
+    let tolerance = Some(Tolerance::new(&former, &unusable));
     let read = expand_once(text.as_bytes(), Path::new(SENT), files, tolerance).ok()?;
     let (mut expanded, tolerance) = read?;
     let Found { left_out, contradicting } = tolerance?.found.into_inner();
@@ -132,7 +133,7 @@ fn keeping(
         return None;
     }
     let dated = |out: LeftOut| {
-        let since = since(Some(running), &out.file).unwrap_or(now);
+        let since = since(&former, &out.file).unwrap_or(now);
         LeftOut { since, ..out }
     };
     expanded.left_out = left_out.into_iter().map(dated).collect();

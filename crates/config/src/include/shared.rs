@@ -70,7 +70,7 @@ impl Reading<'_> {
     /// Adds the applications that the former parts of a site share, and that another site had added
     /// to the document.
     pub(super) fn add_former_shared(&self, parts: &mut Map<String, Value>) {
-        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
+        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former.document());
         let former = former.and_then(|former| former.get("applications")?.as_object());
         let routes = parts.get("routes").cloned().unwrap_or_default();
         for (name, application) in former.into_iter().flatten() {

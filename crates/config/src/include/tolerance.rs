@@ -4,15 +4,13 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use super::former::Parts;
+use super::former::{Former, Parts};
 use super::left_out::LeftOut;
 
 /// State of files while a document is read without those that cannot be used.
 pub(super) struct Tolerance<'a> {
     /// The document that was read before.
-    pub(super) former: Option<&'a Value>,
+    pub(super) former: &'a Former,
     /// Its parts, once they are needed.
     pub(super) former_parts: OnceCell<Parts<'a>>,
     unusable: &'a BTreeMap<PathBuf, Unusable>,
@@ -37,10 +35,7 @@ pub(super) struct Found {
 }
 
 impl<'a> Tolerance<'a> {
-    pub(super) fn new(
-        former: Option<&'a Value>,
-        unusable: &'a BTreeMap<PathBuf, Unusable>,
-    ) -> Self {
+    pub(super) fn new(former: &'a Former, unusable: &'a BTreeMap<PathBuf, Unusable>) -> Self {
         Tolerance { former, former_parts: OnceCell::new(), unusable, found: RefCell::default() }
     }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::former::Former;
 use super::left_out::LeftOut;
 use super::tolerance::{Found, Tolerance, Unusable};
 use super::{Expanded, IncludedFiles, Reading, expand_once};
@@ -65,7 +66,7 @@ pub fn expand_leaving_out(
     text: &[u8],
     file: &Path,
     files: &dyn IncludedFiles,
-    former: Option<&Value>,
+    former: &Former,
     now: u64,
     check: &dyn Fn(&Value) -> Result<(), Error>,
     held: &BTreeSet<&str>,
@@ -146,8 +147,8 @@ pub(super) fn record(expanded: &mut Expanded) {
 }
 
 /// Returns the time since which a file is left out, if it is in the former document.
-pub(super) fn since(former: Option<&Value>, file: &Path) -> Option<u64> {
-    former?.get(LEFT_OUT)?.get(file.to_str()?)?.get("since")?.as_u64()
+pub(super) fn since(former: &Former, file: &Path) -> Option<u64> {
+    former.document()?.get(LEFT_OUT)?.get(file.to_str()?)?.get("since")?.as_u64()
 }
 
 #[cfg(test)]

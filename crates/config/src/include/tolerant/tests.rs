@@ -18,7 +18,7 @@ fn tolerant(
         document.as_bytes(),
         file,
         &files,
-        former,
+        &former.cloned().map(Former::of_document).unwrap_or_default(),
         100,
         &check,
         &BTreeSet::new(),
@@ -198,7 +198,8 @@ proptest! {
         };
         let read = |texts: &[String], former: Option<&Value>| {
             let path = Path::new("/etc/h/site.json");
-            expand_leaving_out(SITES.as_bytes(), path, &files(texts), former, 1, &check, &BTreeSet::new())
+            let former = former.cloned().map(Former::of_document).unwrap_or_default();
+            expand_leaving_out(SITES.as_bytes(), path, &files(texts), &former, 1, &check, &BTreeSet::new())
         };
         if let Ok(Some(first)) = read(&texts[..4], None) {
             Config::from_value(first.document.clone()).unwrap();
@@ -245,8 +246,8 @@ fn a_mended_file_is_used_while_another_one_keeps_what_runs() {
     let changed = changed_files(&running, &after);
     assert_eq!(changed.len(), 1, "{changed:?}");
     let (path, memory) = (Path::new("/etc/h/site.json"), Memory::new(&files));
-    let former = Some(&running);
-    let held = expand_leaving_out(SITES.as_bytes(), path, &memory, former, 1, &check, &changed);
+    let former = Former::of_document(running.clone());
+    let held = expand_leaving_out(SITES.as_bytes(), path, &memory, &former, 1, &check, &changed);
     let held = held.unwrap().unwrap();
     assert!(held.left_out.is_empty() && held.document.get(LEFT_OUT).is_none());
     assert!(differs_only_in_left_out(&running, &held.document), "{}", held.document);
