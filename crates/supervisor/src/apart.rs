@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use howdah_sys::process;
+use howdah_sys::{process, signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::file_helper::{Answer, Helper, Work, file_progress};
@@ -16,8 +16,8 @@ use crate::usage::busy_time;
 /// not count.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Interval at which a process for files says that it still waits for this one.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which it is looked whether the process makes progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum time for the end of a process that was killed. One that a disk stops ends later.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
@@ -47,10 +47,11 @@ pub enum Apart {
 pub fn read_apart(read: &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<Apart> {
     let helper = Helper::start(&Once(read))?;
     let pid = helper.pid();
-    let (mut place, mut since, mut busy) = (String::new(), Instant::now(), busy_time(pid));
+    let (mut place, mut last, mut since) = (String::new(), None, Instant::now());
+    let mut busy = busy_time(pid);
     let outcome = loop {
         match helper.receive() {
-            Answer::Progress(next) => (place, since, busy) = (next, Instant::now(), busy_time(pid)),
+            Answer::Begun => {}
             Answer::Done(outcome) => {
                 let read = |file: Option<OwnedFd>| {
                     let text = read_memory_file(file.into_iter().collect(), u64::MAX);
@@ -60,6 +61,11 @@ pub fn read_apart(read: &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<Apar
             }
             Answer::Gone => break Err(io::Error::other("the process that reads files has ended")),
             Answer::Nothing => {
+                if let Some((at, next)) = helper.progress()
+                    && last != Some(at)
+                {
+                    (place, last, since, busy) = (next, Some(at), Instant::now(), busy_time(pid));
+                }
                 let idle = since.elapsed().saturating_sub(busy_time(pid).saturating_sub(busy));
                 let left = TIMEOUT.saturating_sub(idle);
                 if left.is_zero() {
@@ -73,12 +79,17 @@ pub fn read_apart(read: &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<Apar
             }
         }
     };
-    helper.kill();
+    end(pid);
+    outcome
+}
+
+/// Kills a child, and waits a moment for its end.
+pub(crate) fn end(pid: u32) {
+    let _ = signals::send(pid, signals::SIGKILL);
     let deadline = Instant::now() + END_TIMEOUT;
     while !process::reap_child(pid) && Instant::now() < deadline {
         std::thread::sleep(END_INTERVAL);
     }
-    outcome
 }
 
 /// The only task of a process.

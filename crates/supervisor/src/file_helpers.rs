@@ -18,6 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use howdah_sys::clock;
+
 use crate::file_helper::{Answer, Helper, Work};
 use crate::file_task::{Group, Origin, Outcome, Task};
 use crate::options::Options;
@@ -74,7 +76,7 @@ enum State {
         errand: Errand,
         is_again: bool,
         begun_at: Instant,
-        /// Time of the last progress, and the file that was begun then.
+        /// Time of the last known progress, and the file that was begun then.
         progress: (Instant, String),
     },
     /// The task has failed, and the process still waits for the disk.
@@ -169,10 +171,20 @@ impl FileHelpers {
     fn fail_late(&mut self, now: Instant) -> Vec<Done> {
         let mut done = Vec::new();
         for running in &mut self.running {
-            let State::Busy { errand, progress: (since, _), .. } = &running.state else { continue };
+            let State::Busy { errand, progress, .. } = &mut running.state else { continue };
             let timeout = errand.0.timeout();
-            if now.saturating_duration_since(*since) < timeout {
+            if now.saturating_duration_since(progress.0) < timeout {
                 continue;
+            }
+            if let Some((at, place)) = running.helper.progress() {
+                let ago = Duration::from_micros(clock::monotonic_us().saturating_sub(at));
+                // A place of a former task is older.
+                if let Some(at) = Instant::now().checked_sub(ago).filter(|at| *at > progress.0) {
+                    *progress = (at, place);
+                }
+                if now.saturating_duration_since(progress.0) < timeout {
+                    continue;
+                }
             }
             let (file, group) = (errand.0.file().map(Path::to_owned), errand.0.group());
             // The helper is useless for the next task of its kind, which begins anew. A helper that
@@ -286,9 +298,7 @@ impl FileHelpers {
             running.has_begun |= !matches!(answer, Answer::Nothing);
             match (answer, &mut running.state) {
                 (Answer::Nothing, _) => return None,
-                (Answer::Progress(place), _) if place.is_empty() => {}
-                (Answer::Progress(place), State::Busy { progress, .. }) => *progress = (now, place),
-                (Answer::Progress(_), _) => {}
+                (Answer::Begun, _) => {}
                 (Answer::Done(outcome), state) => {
                     let before = std::mem::replace(state, State::Idle { since: now });
                     let errand = before.errand()?;
@@ -344,7 +354,7 @@ impl FileHelpers {
         // An answer that has come before the end counts.
         let answer = loop {
             match helper.receive() {
-                Answer::Progress(_) => {}
+                Answer::Begun => {}
                 Answer::Done(outcome) => break Some(outcome),
                 Answer::Nothing | Answer::Gone => break None,
             }

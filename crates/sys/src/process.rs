@@ -315,19 +315,29 @@ pub fn close_on_exec_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Closes all descriptors but the standard streams and one. Only for a new process that uses none
+/// Closes all descriptors but the standard streams and these. Only for a new process that uses none
 /// of the others: their owners are never dropped, as with [`exit_now`].
-pub fn keep_only(kept: fs::File) -> io::Result<fs::File> {
-    let target = 3;
-    duplicate_to(&kept, target)?;
-    std::mem::forget(kept);
-    // SAFETY: the owners of these descriptors are never used again (see above), and `target` has
-    // been opened just now for the file that is returned.
-    let only: OwnedFd = unsafe {
-        libc::syscall(libc::SYS_close_range, target + 1, u32::MAX, 0);
-        std::os::fd::FromRawFd::from_raw_fd(target)
+pub fn keep_only<const COUNT: usize>(kept: [fs::File; COUNT]) -> io::Result<[fs::File; COUNT]> {
+    const FIRST: i32 = 3;
+    let end = FIRST + COUNT as i32;
+    // First to numbers above: a descriptor must not replace one that is still to be duplicated.
+    let above = kept.map(|file| {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&file, end);
+        std::mem::forget(file);
+        copy
+    });
+    for (target, copy) in (FIRST..).zip(above) {
+        let copy = copy?;
+        duplicate_to(&copy, target)?;
+        std::mem::forget(copy);
+    }
+    // SAFETY: the owners of these descriptors are never used again (see above), and the targets
+    // have been opened just now for the files that are returned.
+    let only: [OwnedFd; COUNT] = unsafe {
+        libc::syscall(libc::SYS_close_range, end, u32::MAX, 0);
+        std::array::from_fn(|at| std::os::fd::FromRawFd::from_raw_fd(FIRST + at as i32))
     };
-    Ok(only.into())
+    Ok(only.map(fs::File::from))
 }
 
 /// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced:
