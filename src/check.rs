@@ -34,7 +34,6 @@ use howdah_router::geo_databases;
 use howdah_router::process::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
-use howdah_sys::memory::release_free_memory;
 use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::plain::Plain;
 use howdah_wire::messages::Problem;
@@ -55,6 +54,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     if let Some(directory) = arguments.file.as_ref().filter(|path| path.is_dir()) {
         return check_directory(directory, &arguments.common);
     }
+    let checkers = if arguments.syntax { None } else { checkers(&arguments.common) };
     let defaults = Defaults::of(arguments.unit);
     let (mut mistakes, mut notes) = (Vec::new(), Vec::new());
     let (name, text) = match &arguments.file {
@@ -104,7 +104,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         findings.fail(format_args!("{path}: {message}"));
     }
     if !arguments.syntax {
-        findings.check(&config, &arguments.common, arguments.file.as_deref());
+        findings.check(&config, &arguments.common, arguments.file.as_deref(), checkers);
     }
     let joined = |lines: &mut Vec<String>| repeated::joined(std::mem::take(lines)).into_iter();
     joined(&mut findings.warnings).for_each(|line| eprintln!("howdah: warning: {}", Plain(line)));
@@ -123,6 +123,24 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     Ok(())
 }
 
+/// Starts the processes that check applications; `None` without a user for them, or if there can be
+/// no processes.
+fn checkers(options: &CommonOptions) -> Option<check::Checkers> {
+    let user = server_user::find(options).ok()?;
+    let private_user = user.as_ref().and_then(|_| credentials::private_user());
+    let tmp = options.tmp.clone().unwrap_or_else(std::env::temp_dir);
+    let php = php_programs::find().clone();
+    let options = Options {
+        user,
+        private_user,
+        php: php.found,
+        unusable_php: php.unusable,
+        tmp: std::path::absolute(&tmp).unwrap_or(tmp),
+        ..Options::default()
+    };
+    check::Checkers::start(&options).ok()
+}
+
 /// Prints errors, the last of which is left to the caller.
 fn failed(mut errors: Vec<String>) -> Result<(), String> {
     let last = errors.pop().unwrap_or_default();
@@ -134,6 +152,8 @@ fn failed(mut errors: Vec<String>) -> Result<(), String> {
 /// server may have. Returns the problems of its parts.
 pub fn document(document: &Value, file: &Path) -> Vec<SiteProblem> {
     const NAME: &str = "document";
+    let options = CommonOptions::default();
+    let checkers = checkers(&options);
     let text = document.to_string().into_bytes();
     let Ok(config) = howdah_advice::parse(&text, &Defaults::default()) else { return Vec::new() };
     let mut findings = Findings { document: NAME.to_owned(), ..Findings::default() };
@@ -141,7 +161,7 @@ pub fn document(document: &Value, file: &Path) -> Vec<SiteProblem> {
         let line = format_args!("{path}: {message}");
         if is_note { findings.note(line) } else { findings.warn(line) }
     }
-    findings.check(&config, &CommonOptions::default(), Some(file));
+    findings.check(&config, &options, Some(file), checkers);
     let all = [
         (Severity::Error, findings.errors),
         (Severity::Warning, findings.warnings),
@@ -203,7 +223,13 @@ struct Findings {
 }
 
 impl Findings {
-    fn check(&mut self, config: &Config, options: &CommonOptions, file: Option<&Path>) {
+    fn check(
+        &mut self,
+        config: &Config,
+        options: &CommonOptions,
+        file: Option<&Path>,
+        checkers: Option<check::Checkers>,
+    ) {
         let user = match server_user::find(options) {
             Ok(user) => user,
             Err(problem) => return self.errors.push(problem),
@@ -233,7 +259,7 @@ impl Findings {
             }
         }
         self.tls(config, options);
-        self.applications(config, options.tmp.as_deref(), user.as_ref());
+        self.applications(config, checkers);
         for application in &config.applications {
             self.application_files(application);
         }
@@ -414,38 +440,27 @@ impl Findings {
         }
     }
 
-    fn applications(&mut self, config: &Config, tmp: Option<&Path>, user: Option<&Credentials>) {
+    fn applications(&mut self, config: &Config, checkers: Option<check::Checkers>) {
         if config.applications.is_empty() {
             return;
         }
-        let php = php_programs::find().clone();
+        let php = php_programs::find();
         if let Some(problem) = php.missing() {
             return self.fail(format_args!("/applications: {problem}"));
         }
         self.warnings.extend(php.unusable.iter().map(ToString::to_string));
         let list = php.found.iter().map(|php| format!("{} ({})", php.version, php.path.display()));
         self.php = list.collect::<Vec<_>>().join(", ");
-        let private_user = user.and_then(|_| credentials::private_user());
-        let tmp = tmp.map_or_else(std::env::temp_dir, Path::to_owned);
-        let options = Options {
-            user: user.cloned(),
-            private_user,
-            php: php.found,
-            unusable_php: php.unusable,
-            tmp: std::path::absolute(&tmp).unwrap_or(tmp),
-            ..Options::default()
+        let Some(mut checkers) = checkers else {
+            return self.fail(format_args!("/applications: no process can be started"));
         };
-        let mut starts = check::Starts::default();
-        // A process is forked for each, and copies the tables of all memory.
-        release_free_memory();
         let all = config.applications.iter();
         let specs: Vec<_> = all.map(|one| spec(one, Geometry::for_pool(1, 1))).collect();
         for (name, problem) in check::without_kernel_limit(&specs) {
             let path = howdah_config::path(["applications", name.as_str()]);
             self.note(format_args!("{path}/{problem}"));
         }
-        for (application, spec) in config.applications.iter().zip(&specs) {
-            let found = check::application(&options, spec, &mut starts);
+        for (application, found) in config.applications.iter().zip(checkers.check(&specs)) {
             let path = place(application);
             let line = |problem: Problem| {
                 if problem.key.is_empty() {

@@ -5,6 +5,8 @@
 //! takes the application's user. The other steps are only checked: no control group is entered, no
 //! file is created, and no root directory is mounted, so PHP is not loaded in one.
 
+mod processes;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +32,7 @@ use crate::resources::Plan;
 use crate::safe_path::SafePath;
 use crate::{certificates, pid_file, resources, sockets};
 
+pub use self::processes::Checkers;
 pub use crate::cache_file::check as cache_file;
 pub use crate::certificates::read_for_tls;
 pub use crate::ports::{Ports, Taken};
@@ -87,7 +90,7 @@ fn without_limit(
 /// Results of starts of PHP. It is loaded once for all applications with the same settings, and its
 /// files are opened once for those that have the same user, too.
 #[derive(Default)]
-pub struct Starts {
+struct Starts {
     by_settings: HashMap<Vec<u8>, KnownStart>,
     by_user: HashMap<(Vec<u8>, User), KnownStart>,
 }
@@ -100,6 +103,16 @@ impl Starts {
     fn find(&self, settings: &[u8], spec: &ApplicationSpec) -> KnownStart {
         let of_user = self.by_user.get(&(settings.to_owned(), user_of(spec)));
         of_user.or_else(|| self.by_settings.get(settings)).cloned().unwrap_or_default()
+    }
+
+    /// Takes what the start of an application has shown. A problem of one is reported for each.
+    fn take(&mut self, spec: &ApplicationSpec, found: &Findings, start: KnownStart) {
+        if found.errors.is_empty()
+            && found.warnings.is_empty()
+            && let Some(settings) = start_key(spec)
+        {
+            self.add(settings, spec, start);
+        }
     }
 
     /// Adds the start of an application that can run.
@@ -170,18 +183,11 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
 /// Maximum number of errors of an application that are looked for.
 const MAX_ERRORS: usize = 10;
 
-/// Checks that an application could run. Of the options, the user and the PHP programs are used.
-/// The caller must have no other children.
-pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Starts) -> Findings {
-    let key = start_key(spec);
-    let mut start = key.as_ref().map(|key| starts.find(key, spec)).unwrap_or_default();
-    let mut findings = all_findings(options, spec, &mut start);
+/// Checks that an application could run, and takes what its start has shown. The caller must have
+/// no other children.
+fn application(options: &Options, spec: &ApplicationSpec, start: &mut KnownStart) -> Findings {
+    let mut findings = all_findings(options, spec, start);
     findings.notes.extend(resources::note(spec));
-    // A problem of one application is reported for each.
-    let is_clean = findings.errors.is_empty() && findings.warnings.is_empty();
-    if let Some(key) = key.filter(|_| is_clean) {
-        starts.add(key, spec, start);
-    }
     findings
 }
 
