@@ -31,6 +31,33 @@ pub struct Base {
     pub memory: Option<Arc<SiteMemory>>,
 }
 
+impl Base {
+    /// Returns true if another base has the same directives. What files may have, and the memory
+    /// that they count in, does not concern them.
+    pub(crate) fn has_same_directives(&self, other: &Base) -> bool {
+        let Base {
+            allow: _,
+            directory_index,
+            options,
+            php_pattern,
+            modules,
+            defines,
+            version,
+            extra,
+            types,
+            memory: _,
+        } = self;
+        *directory_index == other.directory_index
+            && *options == other.options
+            && *php_pattern == other.php_pattern
+            && *modules == other.modules
+            && *defines == other.defines
+            && *version == other.version
+            && *extra == other.extra
+            && Arc::ptr_eq(types, &other.types)
+    }
+}
+
 impl Default for Base {
     fn default() -> Base {
         Base {

@@ -47,7 +47,8 @@ impl Engine {
     /// # Errors
     ///
     /// An error in `options`, `php_pattern` or `extra`.
-    pub fn new(base: Base) -> Result<Engine, Broken> {
+    pub fn new(base: impl Into<Arc<Base>>) -> Result<Engine, Broken> {
+        let base = base.into();
         let server = Arc::new(compile_server(&base)?);
         let options = format!("Require all granted\nOptions {}\n", base.options);
         let directory = Arc::new(compile_base(&options, &base)?);
@@ -55,6 +56,17 @@ impl Engine {
         let merges = Merges::default();
         let scripts = scripts(&base)?;
         Ok(Engine { site: Site { base, config, server, directory, scripts, merges } })
+    }
+
+    /// Prepares an engine of another site of this thread, if its base has the same directives: they
+    /// are compiled once. Most sites of a server have the same.
+    pub fn of_like(&self, base: &Arc<Base>) -> Option<Engine> {
+        self.site.base.has_same_directives(base).then(|| {
+            let Site { base: _, config, server, directory, scripts, merges: _ } = &self.site;
+            let (config, server, directory) = (config.clone(), server.clone(), directory.clone());
+            let (base, scripts, merges) = (base.clone(), scripts.clone(), Merges::default());
+            Engine { site: Site { base, config, server, directory, scripts, merges } }
+        })
     }
 
     /// Returns the base, to compile files with.
@@ -135,4 +147,28 @@ fn scripts(base: &Base) -> Result<Option<NamePattern>, Broken> {
     let compile = |pattern: &String| NamePattern::regex(pattern.as_bytes());
     let compiled = base.php_pattern.as_ref().map(compile).transpose();
     compiled.map_err(|message| Broken::new(format!("base: {message}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::SiteMemory;
+
+    #[test]
+    fn sites_with_the_same_directives_have_them_compiled_once() {
+        let first = Engine::new(Base::default()).unwrap();
+        let memory = Some(Arc::<SiteMemory>::default());
+        let like = Arc::new(Base { allow: Allow::none(), memory, ..Base::default() });
+        let second = first.of_like(&like).unwrap();
+        assert!(Arc::ptr_eq(&first.site.config, &second.site.config));
+        assert!(Arc::ptr_eq(
+            second.site.base.memory.as_ref().unwrap(),
+            like.memory.as_ref().unwrap()
+        ));
+        assert!(second.base().allow.is_none(), "each has its own rules for files");
+        let other = Base { options: "Indexes".to_owned(), ..Base::default() };
+        assert!(first.of_like(&Arc::new(other)).is_none());
+        let other = Base { php_pattern: None, ..Base::default() };
+        assert!(first.of_like(&Arc::new(other)).is_none());
+    }
 }

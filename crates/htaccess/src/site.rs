@@ -10,7 +10,7 @@ use crate::modules::core::NamePattern;
 /// A site, as a thread sees it.
 #[derive(Debug)]
 pub(crate) struct Site {
-    pub base: Base,
+    pub base: Arc<Base>,
     /// The base, compiled: [`server`](Site::server) with [`directory`](Site::directory).
     pub config: Arc<DirConfig>,
     /// Directives of the whole server.

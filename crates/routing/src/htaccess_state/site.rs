@@ -1,6 +1,7 @@
 //! Sites with `.htaccess` files, and the engines of a thread.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +22,9 @@ use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::{Passwords, Permits};
 
-/// Number of engines of sites that are gone which a thread keeps at most.
-const MAX_UNUSED_ENGINES: usize = 32;
+/// Maximum number of engines of a thread. One is small, as it has its directives in common with the
+/// others; those of sites that are gone are among them.
+const MAX_ENGINES: usize = 1024;
 
 /// Maximum number of requests of a site that have the names of a directory at a time: they may take
 /// 50 MiB.
@@ -37,7 +39,7 @@ pub struct Site {
     /// Distinguishes sites; a new configuration has new sites.
     pub id: u64,
     /// The configuration outside of the files, or the error in the settings.
-    pub base: Result<Base, Broken>,
+    pub base: Result<Arc<Base>, Broken>,
     /// Name of the files.
     pub file: Box<[u8]>,
     /// Settings for files that are sent.
@@ -166,16 +168,16 @@ fn base(
     runs_scripts: bool,
     extensions: Option<&ScriptExtensions>,
     memory: &Arc<SiteMemory>,
-) -> Result<Base, Broken> {
+) -> Result<Arc<Base>, Broken> {
     let allow = Allow::parse(&settings.allow).map_err(Broken::new)?;
-    Ok(Base {
+    Ok(Arc::new(Base {
         allow,
         directory_index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
         options: settings.options.join(" "),
         php_pattern: runs_scripts.then(|| php_pattern(settings, extensions)),
         memory: Some(Arc::clone(memory)),
         ..Base::default()
-    })
+    }))
 }
 
 /// Returns the expression of the names of scripts: that of the settings, and the endings that the
@@ -189,12 +191,11 @@ fn php_pattern(settings: &Htaccess, extensions: Option<&ScriptExtensions>) -> St
 
 /// The engines of a thread.
 #[derive(Debug, Default)]
-pub struct Engines(RefCell<Vec<Known>>);
+pub struct Engines(RefCell<HashMap<u64, Known>>);
 
 /// The engine of a site.
 #[derive(Debug)]
 struct Known {
-    site: u64,
     /// Number of compiled files when the engine was last used.
     changes: u64,
     engine: Rc<Engine>,
@@ -204,8 +205,10 @@ impl Engines {
     /// Forgets merged directives: of a site, or of all.
     pub fn forget(&self, site: Option<u64>) {
         let known = self.0.borrow();
-        let chosen = known.iter().filter(|known| site.is_none_or(|site| site == known.site));
-        chosen.for_each(|known| known.engine.forget());
+        match site {
+            Some(site) => known.get(&site).into_iter().for_each(|known| known.engine.forget()),
+            None => known.values().for_each(|known| known.engine.forget()),
+        }
     }
 
     /// Returns the engine of a site.
@@ -217,9 +220,9 @@ impl Engines {
         let mut engines = self.0.borrow_mut();
         let changes = site.compiled.changes();
         if merge::is_full() {
-            engines.iter().for_each(|known| known.engine.forget());
+            engines.values().for_each(|known| known.engine.forget());
         }
-        if let Some(known) = engines.iter_mut().find(|known| known.site == site.id) {
+        if let Some(known) = engines.get_mut(&site.id) {
             if known.changes != changes {
                 // Otherwise each change of a file would leave merged directives behind.
                 known.changes = changes;
@@ -227,12 +230,14 @@ impl Engines {
             }
             return Ok(Rc::clone(&known.engine));
         }
-        let engine = Rc::new(Engine::new(site.base.clone()?)?);
-        if engines.len() >= MAX_UNUSED_ENGINES {
+        let base = site.base.clone()?;
+        let like = engines.values().find_map(|known| known.engine.of_like(&base));
+        let engine = Rc::new(like.map_or_else(|| Engine::new(base), Ok)?);
+        if engines.len() >= MAX_ENGINES {
             // Engines in use are made again.
             engines.clear();
         }
-        engines.push(Known { site: site.id, changes, engine: Rc::clone(&engine) });
+        engines.insert(site.id, Known { changes, engine: Rc::clone(&engine) });
         Ok(engine)
     }
 }
