@@ -25,6 +25,10 @@ const LOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between measurements if the number of workers is configured.
 const CONFIGURED_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Minimum time between the measurements of two applications: of many, each is measured less often.
+/// A measurement takes about a millisecond of processor time.
+const MIN_SPACING: Duration = Duration::from_millis(50);
+
 /// Time after which a requested measurement is taken for lost.
 const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -125,7 +129,14 @@ impl Sizing {
     }
 
     /// Returns the time of the next measurement; `None` while the application is idle.
-    pub fn due(&self, load: &Load, running: &PoolState, now: Instant) -> Option<Instant> {
+    /// `applications`: the number of those that are measured in turn.
+    pub fn due(
+        &self,
+        load: &Load,
+        running: &PoolState,
+        applications: usize,
+        now: Instant,
+    ) -> Option<Instant> {
         if let Some(requested) =
             self.requested_at.filter(|requested| *requested + MEASUREMENT_TIMEOUT > now)
         {
@@ -140,11 +151,12 @@ impl Sizing {
             self.decision.limit == LimitingFactor::Measurement || self.meter.lacks_samples();
         let is_growing = running.waiting > 0 && can_learn;
         let interval = match self.is_automatic() {
-            true if is_growing => GROWTH_INTERVAL,
+            true if is_growing => return Some(last + GROWTH_INTERVAL),
             true => LOAD_INTERVAL,
             false => CONFIGURED_INTERVAL,
         };
-        Some(last + interval)
+        let turn = MIN_SPACING * u32::try_from(applications).unwrap_or(u32::MAX);
+        Some(last + interval.max(turn))
     }
 
     /// Records the request for a measurement.
@@ -234,6 +246,24 @@ mod tests {
         let worker = WorkerId { index, incarnation: 1 };
         let (pss, peak) = (12 * MIB, 20 * MIB);
         Usage { worker, pss, private: 10 * MIB, peak, cpu_us: 1, delay_us: 0 }
+    }
+
+    #[test]
+    fn of_many_applications_each_is_measured_less_often() {
+        let now = Instant::now();
+        let mut sizing = Sizing::new(Processes::Automatic, machine_state());
+        let workers = (0..8).map(usage).collect();
+        let measured = Measurement { base: 8 * MIB, memory_limit: None, workers };
+        for step in 0..40 {
+            let activity = Activity { workers: 8, saturated: false, long: 0, served: step };
+            sizing.on_measured(&measured, machine_state(), activity, now);
+        }
+        let load = Load { served: 100, ..Load::default() };
+        let running = PoolState { workers: 8, busy: 8, ..PoolState::default() };
+        let due = |applications| sizing.due(&load, &running, applications, now).map(|at| at - now);
+        assert_eq!(due(1), Some(LOAD_INTERVAL));
+        assert_eq!(due(20), Some(LOAD_INTERVAL));
+        assert_eq!(due(500), Some(25 * LOAD_INTERVAL));
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub(super) struct Pools {
     memory_shortage: MemoryShortage,
     /// Time at which [`Pools::tick`] has looked at all applications.
     all_looked_at: Option<Instant>,
+    /// Number of applications that had processes then.
+    awake: usize,
     /// Time at which unused applications were last chosen.
     unused_chosen_at: Option<Instant>,
     /// While memory is short: applications are unloaded that have been unused since this time, or
@@ -126,6 +128,7 @@ impl Pools {
             machine: Machine::default(),
             memory_shortage: MemoryShortage::default(),
             all_looked_at: None,
+            awake: 0,
             unused_chosen_at: None,
             unload_unused_since: None,
             divided_at: None,

@@ -42,6 +42,7 @@ impl Pools {
         let is_whole = due_for_all.is_none_or(|due| due <= now);
         if is_whole {
             self.all_looked_at = Some(now);
+            self.awake = self.applications.iter().filter(|app| app.instance.is_some()).count();
             self.choose_unused(now);
         }
         let is_due = |app: &PooledApplication| is_whole || app.must_be_looked_at(now);
@@ -262,7 +263,7 @@ impl Pools {
         let Some(instance) = &app.instance else { return Ok(None) };
         let (load, running) = app.load(app.queue.take_load());
         app.sizing.on_load(&running, now);
-        let mut measure = app.sizing.due(&load, &running, now);
+        let mut measure = app.sizing.due(&load, &running, self.awake, now);
         if measure.take_if(|due| *due <= now).is_some() {
             app.sizing.requested(now);
             self.link.send(&ToSupervisor::Measure { application: instance.number })?;
