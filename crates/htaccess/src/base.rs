@@ -17,10 +17,11 @@ pub struct Base {
     pub options: String,
     /// Names of PHP's scripts, as a regular expression; `None` runs none.
     pub php_pattern: Option<String>,
-    /// Modules beside those of the engine that `<IfModule>` takes for present: `mod_deflate.c`.
-    pub modules: Vec<String>,
-    /// Names that `<IfDefine>` takes for defined.
-    pub defines: Vec<String>,
+    /// Modules beside those of the engine that `<IfModule>` takes for present, as words:
+    /// `mod_deflate.c`.
+    pub modules: &'static str,
+    /// Names that `<IfDefine>` takes for defined, as words.
+    pub defines: &'static str,
     /// Version for `<IfVersion>`.
     pub version: [u32; 3],
     /// Further directives of the base, as in a `.htaccess`.
@@ -65,8 +66,8 @@ impl Default for Base {
             directory_index: vec![b"index.html".to_vec(), b"index.php".to_vec()],
             options: "Indexes FollowSymLinks".to_owned(),
             php_pattern: Some(r".+\.ph(?:ar|p|tml)$".to_owned()),
-            modules: DEBIAN_MODULES.split_ascii_whitespace().map(str::to_owned).collect(),
-            defines: vec!["FOREGROUND".to_owned()],
+            modules: DEBIAN_MODULES,
+            defines: "FOREGROUND",
             version: [2, 4, 71],
             extra: String::new(),
             types: built_in_types(),

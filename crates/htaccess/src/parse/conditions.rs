@@ -56,11 +56,11 @@ fn named(section: &Section, arguments: &[u8], context: &mut Context<'_>) -> Resu
 
 fn has_module(name: &[u8], context: &mut Context<'_>) -> bool {
     registry::find_module(name).is_some()
-        || context.base.modules.iter().any(|module| module.as_bytes() == name)
+        || context.base.modules.split_ascii_whitespace().any(|module| module.as_bytes() == name)
 }
 
 fn is_defined(name: &[u8], context: &mut Context<'_>) -> bool {
-    context.base.defines.iter().any(|defined| defined.as_bytes() == name)
+    context.base.defines.split_ascii_whitespace().any(|defined| defined.as_bytes() == name)
 }
 
 fn has_file(path: &[u8], context: &mut Context<'_>) -> bool {
