@@ -1,10 +1,10 @@
 //! Sites with `.htaccess` files, and the engines of a thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use howdah_config::{
     Htaccess, Pattern, PatternError, Patterns, ScriptExtensions, Subject, Symlinks,
@@ -22,9 +22,8 @@ use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::{Passwords, Permits};
 
-/// Maximum number of engines of a thread. One is small, as it has its directives in common with the
-/// others; those of sites that are gone are among them.
-const MAX_ENGINES: usize = 1024;
+/// Maximum number of different bases that are compiled in a thread. Most sites have the same one.
+const MAX_BASES: usize = 32;
 
 /// Maximum number of requests of a site that have the names of a directory at a time: they may take
 /// 50 MiB.
@@ -189,13 +188,19 @@ fn php_pattern(settings: &Htaccess, extensions: Option<&ScriptExtensions>) -> St
     endings.fold(settings.scripts.clone(), |all, ending| format!("{all}|\\{ending}$"))
 }
 
-/// The engines of a thread.
+/// The engines of a thread, by site.
 #[derive(Debug, Default)]
-pub struct Engines(RefCell<HashMap<u64, Known>>);
+pub struct Engines {
+    known: RefCell<HashMap<u64, Known>>,
+    /// Number of bases that were compiled for them.
+    bases: Cell<usize>,
+}
 
 /// The engine of a site.
 #[derive(Debug)]
 struct Known {
+    /// Is gone with the site.
+    files: Weak<CompiledFiles>,
     /// Number of compiled files when the engine was last used.
     changes: u64,
     engine: Rc<Engine>,
@@ -204,7 +209,7 @@ struct Known {
 impl Engines {
     /// Forgets merged directives: of a site, or of all.
     pub fn forget(&self, site: Option<u64>) {
-        let known = self.0.borrow();
+        let known = self.known.borrow();
         match site {
             Some(site) => known.get(&site).into_iter().for_each(|known| known.engine.forget()),
             None => known.values().for_each(|known| known.engine.forget()),
@@ -217,7 +222,7 @@ impl Engines {
     ///
     /// The settings of the site have an error.
     pub fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
-        let mut engines = self.0.borrow_mut();
+        let mut engines = self.known.borrow_mut();
         let changes = site.compiled.changes();
         if merge::is_full() {
             engines.values().for_each(|known| known.engine.forget());
@@ -232,12 +237,67 @@ impl Engines {
         }
         let base = site.base.clone()?;
         let like = engines.values().find_map(|known| known.engine.of_like(&base));
-        let engine = Rc::new(like.map_or_else(|| Engine::new(base), Ok)?);
-        if engines.len() >= MAX_ENGINES {
-            // Engines in use are made again.
-            engines.clear();
-        }
-        engines.insert(site.id, Known { changes, engine: Rc::clone(&engine) });
+        let engine = Rc::new(match like {
+            Some(engine) => engine,
+            None => {
+                if self.bases.get() >= MAX_BASES {
+                    // Engines in use are made again.
+                    engines.clear();
+                    self.bases.set(0);
+                }
+                self.bases.set(self.bases.get() + 1);
+                Engine::new(base)?
+            }
+        });
+        engines.retain(|_, known| known.files.strong_count() > 0);
+        let files = Arc::downgrade(&site.compiled);
+        engines.insert(site.id, Known { files, changes, engine: Rc::clone(&engine) });
         Ok(engine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(options: &str) -> Site {
+        let settings = Htaccess { options: vec![options.to_owned()], ..Htaccess::default() };
+        Site::new(&settings, None, true, Vec::new(), &Arc::default())
+    }
+
+    #[test]
+    fn each_site_keeps_its_engine_however_many_there_are() {
+        let engines = Engines::default();
+        let sites: Vec<_> = (0..3 * MAX_BASES).map(|_| site("FollowSymLinks")).collect();
+        let first: Vec<_> = sites.iter().map(|site| engines.of(site).unwrap()).collect();
+        let again: Vec<_> = sites.iter().map(|site| engines.of(site).unwrap()).collect();
+        assert!(first.iter().zip(&again).all(|(first, again)| Rc::ptr_eq(first, again)));
+        assert_eq!(engines.bases.get(), 1, "the base is compiled once");
+    }
+
+    #[test]
+    fn engines_of_sites_that_are_gone_are_dropped() {
+        let engines = Engines::default();
+        let gone: Vec<_> = (0..100).map(|_| site("FollowSymLinks")).collect();
+        gone.iter().for_each(|site| drop(engines.of(site).unwrap()));
+        drop(gone);
+        let new = site("FollowSymLinks");
+        engines.of(&new).unwrap();
+        assert_eq!(engines.known.borrow().len(), 1);
+        assert_eq!(engines.bases.get(), 1, "one of them was like it");
+    }
+
+    #[test]
+    fn different_bases_are_limited() {
+        let engines = Engines::default();
+        let sites: Vec<_> = (0..3 * MAX_BASES)
+            .map(|number| site(["None", "Indexes", "FollowSymLinks"][number % 3]))
+            .collect();
+        sites.iter().for_each(|site| drop(engines.of(site).unwrap()));
+        assert_eq!((engines.bases.get(), engines.known.borrow().len()), (3, sites.len()));
+        engines.bases.set(MAX_BASES);
+        let other = site("Indexes FollowSymLinks");
+        engines.of(&other).unwrap();
+        assert_eq!((engines.bases.get(), engines.known.borrow().len()), (1, 1));
     }
 }
