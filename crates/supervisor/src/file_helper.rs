@@ -100,8 +100,7 @@ impl Helper {
     /// Returns the last place that [`file_progress`] has named, and when, in microseconds of the
     /// [monotonic clock](clock::monotonic_us).
     pub(crate) fn progress(&self) -> Option<(u64, String)> {
-        let size = self.progress.metadata().ok()?.len();
-        let mut record = vec![0; usize::try_from(size).ok()?];
+        let mut record = vec![0; MAX_MESSAGE];
         let length = self.progress.read_at(&mut record, 0).ok()?;
         record.truncate(length);
         let mut reader = Decoder(&record);
