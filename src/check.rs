@@ -54,7 +54,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     if let Some(directory) = arguments.file.as_ref().filter(|path| path.is_dir()) {
         return check_directory(directory, &arguments.common);
     }
-    let checkers = if arguments.syntax { None } else { checkers(&arguments.common) };
+    let checkers = (!arguments.syntax).then(|| checkers(&arguments.common));
     let defaults = Defaults::of(arguments.unit);
     let (mut mistakes, mut notes) = (Vec::new(), Vec::new());
     let (name, text) = match &arguments.file {
@@ -103,7 +103,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     for Advice { path, message, .. } in obstructed_listeners(&config) {
         findings.fail(format_args!("{path}: {message}"));
     }
-    if !arguments.syntax {
+    if let Some(checkers) = checkers {
         findings.check(&config, &arguments.common, arguments.file.as_deref(), checkers);
     }
     let joined = |lines: &mut Vec<String>| repeated::joined(std::mem::take(lines)).into_iter();
@@ -123,10 +123,9 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the processes that check applications; `None` without a user for them, or if there can be
-/// no processes.
-fn checkers(options: &CommonOptions) -> Option<check::Checkers> {
-    let user = server_user::find(options).ok()?;
+/// Starts the processes that check applications. Error: the reason why there are none.
+fn checkers(options: &CommonOptions) -> Result<check::Checkers, String> {
+    let user = server_user::find(options)?;
     let private_user = user.as_ref().and_then(|_| credentials::private_user());
     let tmp = options.tmp.clone().unwrap_or_else(std::env::temp_dir);
     let php = php_programs::find().clone();
@@ -138,7 +137,7 @@ fn checkers(options: &CommonOptions) -> Option<check::Checkers> {
         tmp: std::path::absolute(&tmp).unwrap_or(tmp),
         ..Options::default()
     };
-    check::Checkers::start(&options).ok()
+    check::Checkers::start(&options).map_err(|error| format!("cannot start a process: {error}"))
 }
 
 /// Prints errors, the last of which is left to the caller.
@@ -228,7 +227,7 @@ impl Findings {
         config: &Config,
         options: &CommonOptions,
         file: Option<&Path>,
-        checkers: Option<check::Checkers>,
+        checkers: Result<check::Checkers, String>,
     ) {
         let user = match server_user::find(options) {
             Ok(user) => user,
@@ -440,7 +439,7 @@ impl Findings {
         }
     }
 
-    fn applications(&mut self, config: &Config, checkers: Option<check::Checkers>) {
+    fn applications(&mut self, config: &Config, checkers: Result<check::Checkers, String>) {
         if config.applications.is_empty() {
             return;
         }
@@ -451,8 +450,9 @@ impl Findings {
         self.warnings.extend(php.unusable.iter().map(ToString::to_string));
         let list = php.found.iter().map(|php| format!("{} ({})", php.version, php.path.display()));
         self.php = list.collect::<Vec<_>>().join(", ");
-        let Some(mut checkers) = checkers else {
-            return self.fail(format_args!("/applications: no process can be started"));
+        let mut checkers = match checkers {
+            Ok(checkers) => checkers,
+            Err(problem) => return self.fail(format_args!("/applications: {problem}")),
         };
         let all = config.applications.iter();
         let specs: Vec<_> = all.map(|one| spec(one, Geometry::for_pool(1, 1))).collect();
