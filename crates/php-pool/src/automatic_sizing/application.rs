@@ -3,7 +3,8 @@
 //! The prototype measures on request. The interval depends on the use of the measurements:
 //! [`GROWTH_INTERVAL`] while the number of workers waits for one, [`LOAD_INTERVAL`] otherwise,
 //! [`CONFIGURED_INTERVAL`] for a configured number (they are shown, and give other applications the
-//! memory that is left). An application without requests is not measured.
+//! memory that is left). Of many applications, one is measured every [`MIN_SPACING`], unless the
+//! number of its workers waits for it. An application without requests is not measured.
 
 use std::time::{Duration, Instant};
 
