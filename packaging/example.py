@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parent / "example.json"
 HEAD = """\
 // Every key of a configuration of Howdah, with its meaning. The values are examples that are valid
 // together, not the defaults, and no site needs more than a few of them. The manual of the configuration
-// has the defaults: /usr/share/doc/howdah/configuration.md.gz.
+// has the defaults: /usr/share/doc/howdah/configuration.md.gz, in the package howdah-doc.
 """
 WIDTH = 104
 

@@ -193,7 +193,7 @@ class Tests:
             host.run("for document in /usr/share/doc/howdah/examples/example.json "
                      "/usr/share/doc/howdah/examples/*/howdah.json; do "
                      "howdah check --syntax $document 2>&1 | { ! grep -v 'configuration is valid'; }; done")
-            for document in ("README.md", "contents.md", "install.md", "examples/README.md"):
+            for document in ("README.md", "examples/README.md"):
                 host.run(f"zcat -f /usr/share/doc/howdah/{document}* | grep '^# '")
             for file in ("grafana/howdah.json", "prometheus/howdah-alerts.yml", "fail2ban/filter.d/howdah-auth.conf"):
                 assert host.path(f"/usr/share/howdah/monitoring/{file}").exists(), file
@@ -202,6 +202,12 @@ class Tests:
             done = host.run("howdah check /etc/howdah/howdah.json")
             assert "howdah (process" in done.stdout + done.stderr, done.stdout + done.stderr
             self.with_site(host)
+
+    def test_the_documents_are_a_package_of_their_own(self):
+        with self.machine() as host:
+            install(host, [*self.packages, package(self.arguments.packages, "howdah-doc")])
+            for document in ("README.md", "contents.md", "install.md", "configuration/sites.md"):
+                host.run(f"zcat -f /usr/share/doc/howdah/{document}* | grep '^# '")
 
     def test_sites_are_added_and_stand_alone(self):
         with self.machine() as host:
@@ -511,12 +517,15 @@ class Tests:
 
 def programs(directory, php):
     """The packages of the server and of one PHP."""
-    directory = Path(directory)
-    found = sorted(path for name in ("howdah", f"howdah-php{php}") for path in directory.glob(f"{name}_*.deb"))
-    if len(found) != 2:
-        sys.exit(f"{directory}: expected one package howdah and one howdah-php{php}, found "
-                 f"{[path.name for path in found]}")
-    return found
+    return [package(directory, name) for name in ("howdah", f"howdah-php{php}")]
+
+
+def package(directory, name):
+    """The file of a package."""
+    found = sorted(Path(directory).glob(f"{name}_*.deb"))
+    if len(found) != 1:
+        sys.exit(f"{directory}: expected one package {name}, found {[path.name for path in found]}")
+    return found[0]
 
 
 def measured(title, function, *arguments):
@@ -538,15 +547,16 @@ def wait_for(condition):
     raise AssertionError("what was waited for did not happen")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(tests, description):
+    """Runs each test of a class, as the arguments of the program say. Returns the status of the program."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="bookworm")
     parser.add_argument("--php", default="8.2")
     parser.add_argument("--packages", required=True)
     parser.add_argument("--next")
     parser.add_argument("--only", default="", help="tests whose name contains this")
     arguments = parser.parse_args()
-    names = [name for name in vars(Tests) if name.startswith("test_") and arguments.only in name]
+    names = [name for name in vars(tests) if name.startswith("test_") and arguments.only in name]
     passed = failed = 0
     if reason := machine.obstacle():
         for name in names:
@@ -557,8 +567,9 @@ def main():
     root = machine.make_root(f"packages-{arguments.suite}", arguments.suite, machine.SYSTEM,
                              (f"--install-recommends libphp{php}-embed php{php}-sqlite3 media-types",
                               "--no-install-recommends logrotate",
+                              "--no-install-recommends curl unattended-upgrades",
                               "--no-install-recommends " + " ".join(wordpress(arguments))))
-    tests = Tests(arguments, root)
+    tests = tests(arguments, root)
     for name in names:
         try:
             reason = getattr(tests, name)()
@@ -576,4 +587,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(Tests, __doc__))
