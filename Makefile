@@ -29,8 +29,9 @@ TEST_PACKAGES := apache2 ca-certificates curl phpX.Y-cgi phpX.Y-cli phpX.Y-curl 
 LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
 # For the Debian packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
+REPOSITORY_PACKAGES := apt-utils gpg gpg-agent gpgv
 TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
-TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
+TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmdebstrap
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
@@ -54,7 +55,7 @@ help:
 	@echo 'make oci      the image for containers, from these packages'
 	@echo 'make test-limits  limits of sites under systemd, in a virtual machine (takes root)'
 	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
-	@echo 'make release  everything of a release, with checksums'
+	@echo 'make release  everything of a release, with checksums, and an apt repository signed with HOWDAH_SIGNING_KEY'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
 run: run-setup
@@ -194,8 +195,8 @@ test-oci: oci
 	HOWDAH=$(TARGET_DIR)/packaging/release/howdah packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
 
 release: cargo
-	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES)
-	packaging/release
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES) $(REPOSITORY_PACKAGES)
+	packaging/release $(if $(SUITES),--suites "$(SUITES)")
 
 clean: cargo
 	$(CARGO) clean
