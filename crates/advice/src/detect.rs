@@ -25,6 +25,8 @@ mod worker;
 
 use std::path::Path;
 
+use files::Directory;
+
 pub use closed_paths::ClosedPaths;
 pub use error::DetectError;
 pub use files::read_start;
@@ -42,21 +44,24 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
     if directory.to_str().is_none() {
         return Err(DetectError::NotUtf8(directory));
     }
-    files::check_directory(&directory)?;
-    let kind = kind::recognise(&directory)?;
-    let root = match kind {
-        Kind::PublicFrontController { public, .. } => directory.join(public),
-        _ => directory.clone(),
-    };
-    closed_paths::check_project(&directory, &kind)?;
-    let closed = ClosedPaths::find(&root, &kind)?;
-    let worker_script = match kind {
-        Kind::PublicFrontController { .. } => worker::worker_script(&directory, &root)?,
+    let listed = Directory::list(&directory)?;
+    let kind = kind::recognise(&listed)?;
+    closed_paths::check_project(&listed, &kind)?;
+    let public = match kind {
+        Kind::PublicFrontController { public, .. } => {
+            Some(Directory::list(&directory.join(public))?)
+        }
         _ => None,
     };
+    let root = public.as_ref().unwrap_or(&listed);
+    let closed = ClosedPaths::find(root, &kind)?;
+    let worker_script = match public {
+        Some(_) => worker::worker_script(&listed, root)?,
+        None => None,
+    };
     Ok(Site {
+        root: root.path().to_owned(),
         directory,
-        root,
         kind,
         closed_paths: closed,
         worker_script,
@@ -73,17 +78,17 @@ pub fn detect_public(directory: &Path, public: &Path) -> Result<Site, DetectErro
     if root.to_str().is_none() {
         return Err(DetectError::NotUtf8(root));
     }
-    files::check_directory(&root)?;
-    let kind = match kind::recognise(&root)? {
+    let (listed, public) = (Directory::unlisted(directory), Directory::list(&root)?);
+    let kind = match kind::recognise(&public)? {
         Kind::FrontController { framework: None } => {
-            Kind::FrontController { framework: framework::framework(directory)? }
+            Kind::FrontController { framework: framework::framework(&listed)? }
         }
         Kind::PublicFrontController { framework, .. } => Kind::FrontController { framework },
         kind => kind,
     };
     Ok(Site {
-        closed_paths: ClosedPaths::find(&root, &kind)?,
-        worker_script: worker::worker_script(directory, &root)?,
+        closed_paths: ClosedPaths::find(&public, &kind)?,
+        worker_script: worker::worker_script(&listed, &public)?,
         directory: directory.to_owned(),
         root,
         kind,

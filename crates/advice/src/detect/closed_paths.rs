@@ -5,12 +5,10 @@
 //! same parts are closed here: directories for uploads, and data and sources with ordinary names.
 //! Only the applications of [`APPLICATIONS`] are recognised.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::error::DetectError;
-use super::files::is_file;
+use super::files::Directory;
 use super::framework::framework;
 use super::kind::{COMPOSER_FILES, Kind, OTHER_PUBLIC, PUBLIC};
 
@@ -105,7 +103,7 @@ const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
 
 impl ClosedPaths {
     /// Finds the parts of a document root that must be closed.
-    pub(super) fn find(root: &Path, kind: &Kind) -> Result<ClosedPaths, DetectError> {
+    pub(super) fn find(root: &Directory, kind: &Kind) -> Result<ClosedPaths, DetectError> {
         if matches!(kind, Kind::Static | Kind::Empty) {
             return Ok(ClosedPaths::default());
         }
@@ -115,7 +113,7 @@ impl ClosedPaths {
             let is_public = matches!(kind, Kind::PublicFrontController { .. });
             let is_known = |file: &&&str| is_public || !file.starts_with("../");
             for file in application.evidence.iter().filter(is_known) {
-                is_there |= is_file(&root.join(file))?;
+                is_there |= root.has_file(file)?;
             }
             if is_there {
                 closed.without_scripts.extend(application.without_scripts);
@@ -126,7 +124,7 @@ impl ClosedPaths {
         if matches!(kind, Kind::PublicFrontController { .. }) {
             closed.without_scripts.extend(PUBLIC_UPLOADS);
         }
-        if is_file(&root.join("composer.json"))? || is_file(&root.join("vendor/autoload.php"))? {
+        if root.has_file("composer.json")? || root.has_file("vendor/autoload.php")? {
             closed.without_scripts.push("vendor");
             closed.paths.push(COMPOSER);
         }
@@ -200,7 +198,7 @@ fn below(directories: &[&str]) -> Option<String> {
 }
 
 /// Fails if a directory is a project whose root must not be served. `kind` is its recognised kind.
-pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectError> {
+pub(super) fn check_project(directory: &Directory, kind: &Kind) -> Result<(), DetectError> {
     let framework = match kind {
         Kind::PublicFrontController { .. } | Kind::WordPress { .. } => return Ok(()),
         // Many applications have an index.php beside composer.json, but not Laravel.
@@ -210,11 +208,12 @@ pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectE
     };
     let mut project = framework.map(|framework| framework.name);
     for file in COMPOSER_FILES {
-        if project.is_none() && is_file(&directory.join(file))? {
+        if project.is_none() && directory.has_file(file)? {
             project = Some("Composer");
         }
     }
     let Some(project) = project else { return Ok(()) };
+    let directory = directory.path();
     let public = PUBLIC.iter().chain(&OTHER_PUBLIC).find(|name| directory.join(name).is_dir());
     Err(DetectError::Project {
         path: directory.to_owned(),

@@ -1,11 +1,9 @@
 //! Recognition of frameworks by a package that Composer requires, or by a file.
 
-use std::path::Path;
-
 use howdah_config::json;
 
 use super::error::DetectError;
-use super::files::{is_file, read_start};
+use super::files::Directory;
 
 /// A framework and the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +45,15 @@ const FILES: [(&str, &str); 3] =
     [("artisan", "Laravel"), ("bin/console", "Symfony"), ("bin/cake", "CakePHP")];
 
 /// Recognises the framework of a project.
-pub(super) fn framework(directory: &Path) -> Result<Option<Framework>, DetectError> {
-    let packages = required_packages(&directory.join("composer.json"));
+pub(super) fn framework(directory: &Directory) -> Result<Option<Framework>, DetectError> {
+    let packages = required_packages(directory);
     for (package, name) in PACKAGES {
         if packages.iter().any(|required| required.starts_with(package)) {
             return Ok(Some(Framework { name, evidence: Evidence::Package(package) }));
         }
     }
     for (file, name) in FILES {
-        if is_file(&directory.join(file))? {
+        if directory.has_file(file)? {
             return Ok(Some(Framework { name, evidence: Evidence::File(file) }));
         }
     }
@@ -64,8 +62,9 @@ pub(super) fn framework(directory: &Path) -> Result<Option<Framework>, DetectErr
 
 /// Returns the packages that a `composer.json` requires; none if it cannot be read, as they only
 /// determine a name in messages.
-fn required_packages(path: &Path) -> Vec<String> {
-    let document = read_start(path, MAX_PROJECT_FILE).and_then(|text| json::parse(&text).ok());
+fn required_packages(directory: &Directory) -> Vec<String> {
+    let text = directory.read_start("composer.json", MAX_PROJECT_FILE);
+    let document = text.and_then(|text| json::parse(&text).ok());
     let required = document.as_ref().and_then(|document| document.get("require")?.as_object());
     required.map(|packages| packages.keys().cloned().collect()).unwrap_or_default()
 }

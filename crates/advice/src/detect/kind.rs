@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::error::DetectError;
-use super::files::{check_directory, is_file, read_start};
+use super::files::{Directory, read_start};
 use super::framework::{Framework, framework};
 
 /// Kinds of sites.
@@ -50,39 +50,38 @@ pub(super) const COMPOSER_FILES: [&str; 3] =
     ["composer.json", "composer.lock", "vendor/autoload.php"];
 
 /// Recognises the kind of site in a directory.
-pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
-    let has_index = is_file(&directory.join("index.php"))?;
-    let is_project = is_file(&directory.join("composer.json"))?;
+pub(super) fn recognise(directory: &Directory) -> Result<Kind, DetectError> {
+    let has_index = directory.has_file("index.php")?;
+    let is_project = directory.has_file("composer.json")?;
     for public in PUBLIC {
         let counts = public == "public" || is_project || !has_index;
-        if counts && is_file(&directory.join(public).join("index.php"))? {
-            check_directory(&directory.join(public))?;
+        if counts && directory.has_file(&format!("{public}/index.php"))? {
             return Ok(Kind::PublicFrontController { public, framework: framework(directory)? });
         }
     }
-    let version = directory.join("wp-includes/version.php");
-    if is_file(&version)? || is_file(&directory.join("wp-load.php"))? {
-        return Ok(Kind::WordPress { version: wordpress_version(&version) });
+    const VERSION: &str = "wp-includes/version.php";
+    if directory.has_file(VERSION)? || directory.has_file("wp-load.php")? {
+        let version = wordpress_version(&directory.path().join(VERSION));
+        return Ok(Kind::WordPress { version });
     }
     if has_index {
         return Ok(Kind::FrontController { framework: framework(directory)? });
     }
     for public in OTHER_PUBLIC {
-        if is_file(&directory.join(public).join("index.php"))? {
+        if directory.has_file(&format!("{public}/index.php"))? {
             let framework = framework(directory)?;
             let mut is_project = framework.is_some();
             for file in COMPOSER_FILES {
-                is_project = is_project || is_file(&directory.join(file))?;
+                is_project = is_project || directory.has_file(file)?;
             }
             if is_project {
-                check_directory(&directory.join(public))?;
                 return Ok(Kind::PublicFrontController { public, framework });
             }
         }
     }
-    Ok(if has_scripts(directory) {
+    Ok(if has_scripts(directory.path()) {
         Kind::PhpFiles
-    } else if is_empty(directory) {
+    } else if is_empty(directory.path()) {
         Kind::Empty
     } else {
         Kind::Static

@@ -1,6 +1,6 @@
 //! A recognised site: as a configuration document and as lines for the terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use howdah_config::{FrontController, MAX_SITE_BODY_SIZE, Template};
 use serde_json::{Map, Value, json};
@@ -42,6 +42,20 @@ pub struct Served {
 }
 
 impl Site {
+    /// Returns a site with an `index.php` in a directory that need not exist.
+    pub fn assumed(directory: &Path, root: PathBuf) -> Site {
+        Site {
+            directory: directory.to_owned(),
+            root,
+            kind: Kind::FrontController { framework: None },
+            closed_paths: ClosedPaths::default(),
+            worker_script: None,
+            is_resident: false,
+            obeys_htaccess: false,
+            front_controller: None,
+        }
+    }
+
     /// Returns true if there is PHP to run.
     pub fn has_php(&self) -> bool {
         !matches!(self.kind, Kind::Static | Kind::Empty)

@@ -238,6 +238,22 @@ fn data_beside_an_index_is_closed() {
 }
 
 #[test]
+fn files_are_found_among_many_others() {
+    // More than are kept, and half as many if case is ignored.
+    let names = (0..2000).flat_map(|number| ["a", "A"].map(|name| format!("{name}{number}")));
+    let names: Vec<_> = names.collect();
+    let mut files: Vec<_> = names.iter().map(String::as_str).collect();
+    assert_eq!(kind(&files), Kind::Static);
+    files.extend(["wp-load.php", "wp-content/uploads/a", "composer.json={}"]);
+    let site = detect(directory(&files).path()).expect("a site");
+    assert_eq!(site.kind, Kind::WordPress { version: None });
+    assert_eq!(
+        site.closed_paths.without_scripts,
+        ["wp-content/uploads", "wp-content/blogs.dir", "vendor"]
+    );
+}
+
+#[test]
 fn everything_else_is_files() {
     assert_eq!(kind(&[]), Kind::Empty);
     assert_eq!(

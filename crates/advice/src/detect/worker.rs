@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::error::DetectError;
-use super::files::is_file;
+use super::files::Directory;
 
 /// A script of a site that can stay in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,25 +27,25 @@ const SYMFONY_PACKAGE: &str = "vendor/runtime/frankenphp-symfony/src/Runtime.php
 
 /// Recognises the worker script of a project with a public directory.
 pub(super) fn worker_script(
-    directory: &Path,
-    root: &Path,
+    directory: &Directory,
+    root: &Directory,
 ) -> Result<Option<WorkerScript>, DetectError> {
     // `detect` has refused paths that are not UTF-8.
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    if is_file(&root.join(OCTANE))? {
+    if root.has_file(OCTANE)? {
         let environment = vec![
-            ("APP_BASE_PATH", text(directory)),
-            ("APP_PUBLIC_PATH", text(root)),
+            ("APP_BASE_PATH", text(directory.path())),
+            ("APP_PUBLIC_PATH", text(root.path())),
             ("LARAVEL_OCTANE", "1".to_owned()),
         ];
         return Ok(Some(WorkerScript { script: OCTANE.to_owned(), evidence: OCTANE, environment }));
     }
     let script = "index.php".to_owned();
-    if is_file(&directory.join(SYMFONY_RUNNER))? {
+    if directory.has_file(SYMFONY_RUNNER)? {
         let (evidence, environment) = (SYMFONY_RUNNER, Vec::new());
         return Ok(Some(WorkerScript { script, evidence, environment }));
     }
-    if is_file(&directory.join(SYMFONY_PACKAGE))? {
+    if directory.has_file(SYMFONY_PACKAGE)? {
         let runtime = ("APP_RUNTIME", r"Runtime\FrankenPhpSymfony\Runtime".to_owned());
         let (evidence, environment) = (SYMFONY_PACKAGE, vec![runtime]);
         return Ok(Some(WorkerScript { script, evidence, environment }));
