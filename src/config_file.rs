@@ -2,8 +2,9 @@
 
 mod hanging;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,8 +14,10 @@ use howdah_config::include::{self, Expanded, Former, IncludedFiles, SiteParts, S
 use howdah_config::json;
 use howdah_config::{Config, Defaults, Error, Site};
 use howdah_sites::Machine;
+use howdah_sites::sandbox::ProjectMarks;
 use howdah_supervisor::file_progress;
 use howdah_sys::credentials::Credentials;
+use howdah_sys::regular_file::OwnedDirectory;
 use howdah_sys::{clock, regular_file};
 use serde_json::Value;
 
@@ -258,6 +261,10 @@ pub struct Disk {
     hanging: Hanging,
     /// No file that a document names is read.
     is_without_files: bool,
+    /// Project marks of the directories above sites.
+    marks: ProjectMarks,
+    /// The open directory of the site file that was read last.
+    site_directory: RefCell<Option<(PathBuf, OwnedDirectory)>>,
 }
 
 impl Disk {
@@ -274,6 +281,19 @@ impl Disk {
     /// Leaves out files and sites that do not answer.
     pub fn without(self, hanging: &Hanging) -> Disk {
         Disk { hanging: hanging.clone(), ..self }
+    }
+}
+
+impl Disk {
+    /// Opens the file of a site. Returns the file and its metadata, and those of its directory.
+    fn open_site(&self, directory: &Path, file: &Path) -> io::Result<(File, Metadata, Metadata)> {
+        let mut known = self.site_directory.borrow_mut();
+        let known = match &mut *known {
+            Some((path, known)) if path == directory => known,
+            other => &mut other.insert((directory.to_owned(), OwnedDirectory::open(directory)?)).1,
+        };
+        let (file, metadata) = known.open_file(file)?;
+        Ok((file, metadata, known.metadata.clone()))
     }
 }
 
@@ -322,8 +342,9 @@ impl IncludedFiles for Disk {
 
     fn read_site(&self, file: &Path) -> Result<Vec<u8>, String> {
         self.hanging.check(file)?;
-        let (opened, metadata) =
-            regular_file::open_owned(file).map_err(|error| match error.kind() {
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        let (opened, metadata, above) =
+            self.open_site(directory, file).map_err(|error| match error.kind() {
                 io::ErrorKind::IsADirectory => format!(
                     "{}: it is a directory, and a site is a file; give it a name that does not end \
                      in .json, or move it elsewhere",
@@ -332,8 +353,6 @@ impl IncludedFiles for Disk {
                 _ => explain(file, &error),
             })?;
         let own = rustix::process::geteuid().as_raw();
-        let directory = file.parent().unwrap_or(Path::new("/"));
-        let above = fs::metadata(directory).map_err(|error| explain(directory, &error))?;
         for (path, metadata) in [(file, &metadata), (directory, &above)] {
             let is_writable = metadata.mode() & 0o022 != 0;
             let is_foreign = metadata.uid() != own && metadata.uid() != 0;
@@ -358,7 +377,13 @@ impl IncludedFiles for Disk {
         let read = |file: &Path| self.read(file);
         let versions =
             || php_programs::find().found.iter().map(|php| php.version.clone()).collect();
-        let machine = Machine { user: self.user.clone(), read: &read, php_versions: &versions };
+        let machine = Machine {
+            user: self.user.clone(),
+            read: &read,
+            is_another: false,
+            marks: &self.marks,
+            php_versions: &versions,
+        };
         howdah_sites::compile(site, &machine)
     }
 

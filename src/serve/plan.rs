@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use howdah_advice::detect;
 use howdah_config::{Address, Config, Defaults, include};
-use howdah_sites::sandbox;
+use howdah_sites::sandbox::{self, ProjectMarks};
 use howdah_supervisor::{
     self as supervisor, CompileDocument, Predecessor, ReloadDocument, TableFiles, state_format,
 };
@@ -113,7 +113,7 @@ impl StartupPlan {
             ));
         }
         if !arguments.no_sandbox && site.has_php() {
-            let (sandbox, line) = sandbox::of(&site, user.as_ref(), true);
+            let (sandbox, line) = sandbox::of(&site, user.as_ref(), true, &ProjectMarks::default());
             if let Some(sandbox) = sandbox {
                 document["applications"]["site"]["isolation"]["sandbox"] = sandbox;
             }

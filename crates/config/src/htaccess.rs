@@ -1,5 +1,7 @@
 //! `htaccess`: files of Apache's directives in the directories of a site.
 
+use std::cell::RefCell;
+
 use howdah_template::{Part, Subject, Template, Variable};
 
 use crate::error::Error;
@@ -207,9 +209,19 @@ fn read_name(node: &Node<'_>) -> Result<String, Error> {
 }
 
 fn read_expression(node: &Node<'_>) -> Result<String, Error> {
+    thread_local! {
+        /// The last valid expression. Sites often repeat it.
+        static LAST_VALID: RefCell<String> = const { RefCell::new(String::new()) };
+    }
     let text = node.text()?;
+    if LAST_VALID.with_borrow(|valid| valid == text) {
+        return Ok(text.to_owned());
+    }
     match regex_syntax::Parser::new().parse(text) {
-        Ok(_) => Ok(text.to_owned()),
+        Ok(_) => {
+            LAST_VALID.with_borrow_mut(|valid| text.clone_into(valid));
+            Ok(text.to_owned())
+        }
         Err(error) => Err(node.invalid(format_args!(
             "is not a regular expression: {}",
             error.to_string().replace('\n', " ")

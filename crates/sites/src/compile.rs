@@ -9,6 +9,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::sandbox::paths;
 use serde_json::{Map, Value, json};
 
+use crate::sandbox::ProjectMarks;
 use crate::{encryption, options, sandbox, shared};
 
 mod php_version;
@@ -23,6 +24,10 @@ pub struct Machine<'a> {
     pub user: Option<Credentials>,
     /// Returns the content of a file. Error: the reason why it cannot be read.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
+    /// The document is for another machine: directories and files that are missing here may be there.
+    pub is_another: bool,
+    /// Project marks of the directories above sites.
+    pub marks: &'a ProjectMarks,
     /// Returns the versions of PHP that are installed, such as `8.4.21`.
     pub php_versions: &'a dyn Fn() -> Vec<String>,
 }
@@ -67,7 +72,7 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
     let mut steps = Vec::new();
     let mut routes = Map::new();
     if site.enabled {
-        let found = found(site)?;
+        let found = found(site, machine)?;
         let mut served = found.served(&site.name);
         let mut own_steps = site.routes.clone();
         let mut options = options::of(site);
@@ -75,7 +80,8 @@ pub fn compile(site: &Site, machine: &Machine<'_>) -> Result<SiteParts, SiteProb
             // With a user of its own, the permissions of files keep the site from others, and
             // others from the site.
             if site.user.is_none()
-                && let (Some(sandbox), _) = sandbox::of(&found, machine.user.as_ref(), false)
+                && let (Some(sandbox), _) =
+                    sandbox::of(&found, machine.user.as_ref(), false, machine.marks)
             {
                 application["isolation"]["sandbox"] = sandbox;
             }
@@ -181,22 +187,33 @@ fn check_root(site: &Site) -> Result<(), SiteProblem> {
 }
 
 /// Finds what is in the directory of the site.
-fn found(site: &Site) -> Result<detect::Site, SiteProblem> {
+fn found(site: &Site, machine: &Machine<'_>) -> Result<detect::Site, SiteProblem> {
     let refused = |key: &str, path| {
         let (key, because_of) = (vec![key.to_owned()], Some(path));
         move |error: DetectError| SiteProblem { key, problem: error.to_string(), because_of }
     };
     let root = &site.root;
-    let mut found = match &site.public {
-        Some(public) => {
-            detect::detect_public(root, public).map_err(refused("public", root.join(public)))?
-        }
-        None => detect::detect(root).map_err(refused("root", root.clone()))?,
+    let public = site.public.as_ref().map(|public| root.join(public));
+    let detected = match &site.public {
+        Some(public) => detect::detect_public(root, public),
+        None => detect::detect(root),
     };
+    let (key, path) = match &public {
+        Some(public) => ("public", public),
+        None => ("root", root),
+    };
+    let mut found = match detected {
+        Err(DetectError::Missing(_)) if machine.is_another => {
+            detect::Site::assumed(root, path.clone())
+        }
+        detected => detected.map_err(refused(key, path.clone()))?,
+    };
+    let is_assumed = machine.is_another && !path.exists();
     found.front_controller.clone_from(&site.front_controller);
     match &site.worker {
         SiteWorker::Off => {}
         SiteWorker::Found if found.worker_script.is_some() => found.is_resident = true,
+        SiteWorker::Found if is_assumed => {}
         SiteWorker::Found => {
             let problem = format!(
                 "there is no worker script in {}: neither that of Laravel Octane nor Symfony's \
@@ -329,6 +346,9 @@ fn read_value(variable: &str, file: &Path, machine: &Machine<'_>) -> Result<Stri
     let because_of = Some(file.to_owned());
     let key = ["environment", variable].map(str::to_owned).to_vec();
     let refused = |problem| SiteProblem { key, problem, because_of };
+    if machine.is_another && !file.exists() {
+        return Ok(String::new());
+    }
     let text = (machine.read)(file).and_then(|text| {
         String::from_utf8(text).map_err(|_| format!("{}: it is not UTF-8", file.display()))
     });

@@ -4,7 +4,8 @@
 //! symbolic links in it. If the project cannot be determined, there is no sandbox. A site that
 //! needs other files uses a configuration, or `--no-sandbox`.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -58,10 +59,31 @@ const MAX_ENTRIES: usize = 20_000;
 /// Directories with very many files and no links out of the project.
 const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules", "cache"];
 
+/// Cache of the directories that have one of [`PROJECT_FILES`]. Sites often share their parent
+/// directories.
+#[derive(Debug, Default)]
+pub struct ProjectMarks(RefCell<HashMap<PathBuf, bool>>);
+
+impl ProjectMarks {
+    fn is_marked(&self, directory: &Path) -> bool {
+        if let Some(is_marked) = self.0.borrow().get(directory) {
+            return *is_marked;
+        }
+        let is_marked = PROJECT_FILES.iter().any(|mark| directory.join(mark).exists());
+        self.0.borrow_mut().insert(directory.to_owned(), is_marked);
+        is_marked
+    }
+}
+
 /// Returns `isolation.sandbox` of the application of a site, if it can be restricted, and a line for
 /// the terminal. `user` is the server's user; `None` is the user of this process. The volumes of a
 /// container belong to a site that `is_alone`.
-pub fn of(site: &Site, user: Option<&Credentials>, is_alone: bool) -> (Option<Value>, String) {
+pub fn of(
+    site: &Site,
+    user: Option<&Credentials>,
+    is_alone: bool,
+    marks: &ProjectMarks,
+) -> (Option<Value>, String) {
     let (owners, home) = match user {
         Some(user) => {
             (LinkOwners { scripts: user.uid, are_trusted: false }, PathBuf::from(&user.home))
@@ -72,7 +94,7 @@ pub fn of(site: &Site, user: Option<&Credentials>, is_alone: bool) -> (Option<Va
         }
     };
     let root = fs::canonicalize(&site.root).unwrap_or_else(|_| site.root.clone());
-    let Some(project) = project(&root, &home) else {
+    let Some(project) = project(&root, &home, marks) else {
         let reason = "sandbox: none, as other things than the site are in its directory";
         return (None, reason.to_owned());
     };
@@ -100,16 +122,14 @@ pub fn of(site: &Site, user: Option<&Credentials>, is_alone: bool) -> (Option<Va
 
 /// Returns the top directory of the project that contains `root`, a path without links; `None` if
 /// files of others may be in it.
-fn project(root: &Path, home: &Path) -> Option<PathBuf> {
+fn project(root: &Path, home: &Path, marks: &ProjectMarks) -> Option<PathBuf> {
     let is_own = |directory: &Path| {
         !paths::is_shared(directory) && !is_home(directory, home) && !has_sites(directory)
     };
     let mut found = root;
-    let is_marked =
-        |directory: &Path| PROJECT_FILES.iter().any(|mark| directory.join(mark).exists());
     let above = root.ancestors().skip(1).take(MAX_ABOVE);
     for directory in above.take_while(|directory| is_own(directory)) {
-        if is_marked(directory) {
+        if marks.is_marked(directory) {
             found = directory;
         }
     }
@@ -235,7 +255,7 @@ mod tests {
     }
 
     fn project_of(path: &Path, root: &str) -> Option<PathBuf> {
-        project(&path.join(root), Path::new("/home/nobody"))
+        project(&path.join(root), Path::new("/home/nobody"), &ProjectMarks::default())
     }
 
     #[test]
@@ -255,6 +275,7 @@ mod tests {
     #[test]
     fn a_home_is_no_project() {
         let home = Path::new("/home/somebody");
+        let project = |root: &Path, home: &Path| project(root, home, &ProjectMarks::default());
         assert_eq!(project(home, home), None);
         assert_eq!(project(&home.join("public_html"), home), None);
         assert_eq!(project(&home.join("shop"), home), Some(home.join("shop")));

@@ -29,6 +29,26 @@ struct Foreign {
 /// Returns the directory of a file and its name there, which is no link at this moment. Fails if a
 /// link of another user leads to a file that is not that user's.
 pub fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let Resolved { directory, name, .. } = walk(path)?;
+    Ok((directory, name))
+}
+
+/// Opens a directory (`O_PATH`), by the rules of [`resolve`].
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let Resolved { file, is_directory, .. } = walk(path)?;
+    if is_directory { Ok(file) } else { Err(io::Error::from(rustix::io::Errno::NOTDIR)) }
+}
+
+/// A file to which a path leads.
+struct Resolved {
+    directory: OwnedFd,
+    name: OsString,
+    /// The file itself (`O_PATH`), whose owner was checked.
+    file: OwnedFd,
+    is_directory: bool,
+}
+
+fn walk(path: &Path) -> io::Result<Resolved> {
     let mut directory = open(CWD, OsStr::new("."))?;
     let mut rest = parts(path);
     let mut foreign = Vec::<Foreign>::new();
@@ -36,7 +56,8 @@ pub fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
     while let Some(part) = rest.pop_front() {
         let next = open(&directory, &part)?;
         let found = fstat(&next)?;
-        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+        let kind = FileType::from_raw_mode(found.st_mode);
+        if kind == FileType::Symlink {
             links += 1;
             if links > MAX_LINKS {
                 return Err(io::Error::from(rustix::io::Errno::LOOP));
@@ -60,7 +81,8 @@ pub fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
             }
         }
         if rest.is_empty() {
-            return Ok((directory, part));
+            let is_directory = kind == FileType::Directory;
+            return Ok(Resolved { directory, name: part, file: next, is_directory });
         }
         directory = next;
     }

@@ -1,14 +1,19 @@
 //! Regular files at paths that other users can change at any time.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::owned_links;
+
+/// Initial size of the buffer in bytes. Most files of sites fit.
+const INITIAL_BUFFER_BYTES: usize = 2048;
 
 /// Opens a regular file for reading, and checks its kind after opening it: the path may have been
 /// changed since any earlier check.
@@ -39,9 +44,40 @@ pub fn open_no_link(path: &Path) -> io::Result<(File, Metadata)> {
 /// ([`owned_links`](crate::owned_links)).
 pub fn open_owned(path: &Path) -> io::Result<(File, Metadata)> {
     let (directory, name) = owned_links::resolve(path)?;
+    open_at(&directory, &name)
+}
+
+/// A directory that was opened by the link rules of [`open_owned`].
+#[derive(Debug)]
+pub struct OwnedDirectory {
+    directory: OwnedFd,
+    /// Owner and mode.
+    pub metadata: Metadata,
+}
+
+impl OwnedDirectory {
+    /// Opens a directory.
+    pub fn open(path: &Path) -> io::Result<OwnedDirectory> {
+        let directory = File::from(owned_links::open_directory(path)?);
+        Ok(OwnedDirectory { metadata: directory.metadata()?, directory: directory.into() })
+    }
+
+    /// Opens a file of this directory by the link rules of [`open_owned`]. `path` is the full path of
+    /// the file.
+    pub fn open_file(&self, path: &Path) -> io::Result<(File, Metadata)> {
+        match open_at(&self.directory, path.file_name().unwrap_or_default()) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                open_owned(path)
+            }
+            opened => opened,
+        }
+    }
+}
+
+fn open_at(directory: &OwnedFd, name: &OsStr) -> io::Result<(File, Metadata)> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    check(openat(&directory, &name, flags, Mode::empty()).map(File::from).map_err(io::Error::from))
+    check(openat(directory, name, flags, Mode::empty()).map(File::from).map_err(io::Error::from))
 }
 
 /// Reads a regular file of at most `limit` bytes, as [`open_owned`].
@@ -57,7 +93,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a file that is open, from its position. Fails with
 /// [`FileTooLarge`](io::ErrorKind::FileTooLarge) beyond `limit` bytes, also if the file is growing.
 pub fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(INITIAL_BUFFER_BYTES);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let problem = match limit >> 20 {
@@ -123,6 +159,24 @@ mod tests {
         assert!(open(&at("socket")).is_err());
         assert_eq!(open(directory.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert_eq!(open(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn files_of_a_directory_are_those_of_their_paths() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", at("real/link")).unwrap();
+        std::os::unix::fs::symlink("real", at("sites")).unwrap();
+        let sites = OwnedDirectory::open(&at("sites")).unwrap();
+        assert!(sites.metadata.is_dir());
+        for name in ["sites/file", "sites/link"] {
+            let (file, _) = sites.open_file(&at(name)).unwrap();
+            assert_eq!(read_opened(file, 10).unwrap(), b"text");
+        }
+        assert_eq!(sites.open_file(&at("sites/no")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(OwnedDirectory::open(&at("real/file")).is_err());
     }
 
     #[test]

@@ -36,7 +36,14 @@ impl IncludedFiles for Files {
     fn compile(&self, site: &Site) -> Result<SiteParts, SiteProblem> {
         let php_versions = || ["8.2.36", "8.4.21"].map(str::to_owned).to_vec();
         let read = |file: &Path| self.read(file);
-        let machine = Machine { user: None, read: &read, php_versions: &php_versions };
+        let marks = ProjectMarks::default();
+        let machine = Machine {
+            user: None,
+            read: &read,
+            is_another: false,
+            marks: &marks,
+            php_versions: &php_versions,
+        };
         compile(site, &machine).inspect_err(|problem| BECAUSE_OF.set(problem.because_of.clone()))
     }
 }

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr,
@@ -26,6 +27,11 @@ pub const SIGNALS: u32 = 6;
 
 /// Returns the version of the kernel's Landlock interface; 0 if it has none or has disabled it.
 pub fn version() -> u32 {
+    static VERSION: OnceLock<u32> = OnceLock::new();
+    *VERSION.get_or_init(ask_version)
+}
+
+fn ask_version() -> u32 {
     const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the kernel takes no attributes (a null pointer and the size 0),
     // creates nothing and returns a number.
