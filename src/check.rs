@@ -60,7 +60,10 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let (name, text) = match &arguments.file {
         Some(path) => {
             // Files that cannot be used are left out by the server. The others are checked.
-            let disk = Disk::of(&arguments.common)?;
+            let mut disk = Disk::of(&arguments.common)?;
+            if arguments.syntax {
+                disk = disk.for_another_machine();
+            }
             let (usable, found) = config_file::read_checked(path, &disk, &defaults);
             let is_of_use = |document: &Document| {
                 let is_valid = || howdah_config::parse_with(&document.text, &defaults).is_ok();

@@ -81,7 +81,8 @@ pub struct Check {
     /// The configuration file; standard input if it is not given or "-". A directory: its .htaccess
     /// files are checked
     pub file: Option<PathBuf>,
-    /// Check only the document, not the files, users and programs that it names
+    /// Check only the document with the files that it includes, not the directories, users and
+    /// programs that it names
     #[arg(long)]
     pub syntax: bool,
     /// Read the document with the defaults of NGINX Unit, as `serve --unit` does

@@ -261,6 +261,8 @@ pub struct Disk {
     hanging: Hanging,
     /// No file that a document names is read.
     is_without_files: bool,
+    /// Directories and files of sites may be missing.
+    is_for_another_machine: bool,
     /// Project marks of the directories above sites.
     marks: ProjectMarks,
     /// The open directory of the site file that was read last.
@@ -276,6 +278,11 @@ impl Disk {
     /// Reads no file that a document names.
     pub fn without_files(self) -> Disk {
         Disk { is_without_files: true, ..self }
+    }
+
+    /// Lets directories and files of sites be missing: the document is for another machine.
+    pub fn for_another_machine(self) -> Disk {
+        Disk { is_for_another_machine: true, ..self }
     }
 
     /// Leaves out files and sites that do not answer.
@@ -380,7 +387,7 @@ impl IncludedFiles for Disk {
         let machine = Machine {
             user: self.user.clone(),
             read: &read,
-            is_another: false,
+            is_another: self.is_for_another_machine,
             marks: &self.marks,
             php_versions: &versions,
         };

@@ -403,12 +403,33 @@ fn a_preload_script_that_cannot_be_read_is_an_error_where_it_is_named() {
 #[test]
 fn the_document_alone_is_looked_at_if_that_is_wanted() {
     let site = Site::script("index.php", "echo 1;");
-    let wrong = json!({"applications": {"site": {"root": "/no/such"}}});
-    let (output, name) = check(&site, &wrong);
-    assert!(!output.status.success());
-    let mut command = Command::new(programs::howdah());
-    let output = programs::run(command.args(["check", "--syntax"]).arg(name));
-    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+    let shop = json!({"hosts": ["shop.example"], "root": "/no/such", "public": "pub"});
+    let routes =
+        json!({"routes": {"main": []}, "listeners": {"127.0.0.1:80": {"pass": "routes/main"}}});
+    let defaults = json!({"listen": "127.0.0.1:81", "https": false});
+    let mut of_sites = json!({"sites": {"shop": shop}, "defaults": defaults});
+    merge(&mut of_sites, routes);
+    for wrong in [json!({"applications": {"site": {"root": "/no/such"}}}), of_sites.clone()] {
+        let (output, name) = check(&site, &wrong);
+        assert!(!output.status.success());
+        let mut command = Command::new(programs::howdah());
+        let output = programs::run(command.args(["check", "--syntax"]).arg(name));
+        assert!(output.status.success() && !said(&output).contains("/no/such"), "{output:?}");
+    }
+    // The rest of such a site is looked at.
+    let mistake = json!([{"action": {"retrun": 404}}]);
+    of_sites["routes"]["main"] = json!([{"action": {"pass": "routes/shop"}}]);
+    for (wrong, cure) in [
+        (json!({"sites": {"shop": {"routes": mistake}}}), "unknown key \"retrun\""),
+        (json!({"sites": {"copy": of_sites["sites"]["shop"]}}), "shop.example"),
+    ] {
+        let mut document = of_sites.clone();
+        merge(&mut document, wrong);
+        let (_, name) = check(&site, &document);
+        let mut command = Command::new(programs::howdah());
+        let output = programs::run(command.args(["check", "--syntax"]).arg(name));
+        assert!(!output.status.success() && said(&output).contains(cure), "{cure}: {output:?}");
+    }
 }
 
 /// The start and the check with these options; `command` gives `howdah`.
