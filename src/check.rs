@@ -55,6 +55,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return check_directory(directory, &arguments.common);
     }
     let checkers = (!arguments.syntax).then(|| checkers(&arguments.common));
+    let _queries = checkers.is_some().then(php_programs::start_queries);
     let defaults = Defaults::of(arguments.unit);
     let (mut mistakes, mut notes) = (Vec::new(), Vec::new());
     let (name, text) = match &arguments.file {
@@ -131,12 +132,9 @@ fn checkers(options: &CommonOptions) -> Result<check::Checkers, String> {
     let user = server_user::find(options)?;
     let private_user = user.as_ref().and_then(|_| credentials::private_user());
     let tmp = options.tmp.clone().unwrap_or_else(std::env::temp_dir);
-    let php = php_programs::find().clone();
     let options = Options {
         user,
         private_user,
-        php: php.found,
-        unusable_php: php.unusable,
         tmp: std::path::absolute(&tmp).unwrap_or(tmp),
         ..Options::default()
     };
@@ -453,7 +451,7 @@ impl Findings {
         self.warnings.extend(php.unusable.iter().map(ToString::to_string));
         let list = php.found.iter().map(|php| format!("{} ({})", php.version, php.path.display()));
         self.php = list.collect::<Vec<_>>().join(", ");
-        let mut checkers = match checkers {
+        let checkers = match checkers {
             Ok(checkers) => checkers,
             Err(problem) => return self.fail(format_args!("/applications: {problem}")),
         };
@@ -463,7 +461,9 @@ impl Findings {
             let path = howdah_config::path(["applications", name.as_str()]);
             self.note(format_args!("{path}/{problem}"));
         }
-        for (application, found) in config.applications.iter().zip(checkers.check(&specs)) {
+        let php = php_programs::find();
+        let found = checkers.check(&php.found, &php.unusable, &specs);
+        for (application, found) in config.applications.iter().zip(found) {
             let path = place(application);
             let line = |problem: Problem| {
                 if problem.key.is_empty() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,21 +52,64 @@ impl Programs {
 /// they were searched for the first time. Each is run for its version, which takes time.
 pub fn find() -> &'static Programs {
     static FOUND: OnceLock<Programs> = OnceLock::new();
-    FOUND.get_or_init(search)
+    FOUND.get_or_init(|| {
+        let queries = QUERIES.lock().unwrap_or_else(PoisonError::into_inner).take();
+        search(queries.unwrap_or_else(Query::all))
+    })
 }
 
-fn search() -> Programs {
-    let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+/// Starts each program with `--version`. [`find`] reads the output. Programs that it has not read
+/// until the result is dropped are killed.
+pub fn start_queries() -> Queries {
+    *QUERIES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Query::all());
+    Queries
+}
+
+/// Kills the programs of [`start_queries`] that still run.
+pub struct Queries;
+
+impl Drop for Queries {
+    fn drop(&mut self) {
+        let left = QUERIES.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let children = left.into_iter().flatten().filter_map(|query| query.child.ok());
+        children.for_each(|mut child| end(&mut child));
+    }
+}
+
+/// Programs that were started with `--version`.
+static QUERIES: Mutex<Option<Vec<Query>>> = Mutex::new(None);
+
+/// A program that was started with `--version`.
+struct Query {
+    path: PathBuf,
+    child: io::Result<Child>,
+    start: Instant,
+}
+
+impl Query {
+    fn all() -> Vec<Query> {
+        let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+        let directories = own.into_iter().chain([PathBuf::from("/usr/lib/howdah")]);
+        directories.flat_map(|directory| candidates(&directory)).map(Query::start).collect()
+    }
+
+    fn start(path: PathBuf) -> Query {
+        let mut command = Command::new(&path);
+        command.arg("--version").env_clear();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Query { child: command.spawn(), path, start: Instant::now() }
+    }
+}
+
+fn search(queries: Vec<Query>) -> Programs {
     let mut programs = Programs::default();
     let mut versions = BTreeMap::new();
-    for directory in own.into_iter().chain([PathBuf::from("/usr/lib/howdah")]) {
-        for path in candidates(&directory) {
-            match open(&path) {
-                Ok(program) => {
-                    versions.entry(program.version.clone()).or_insert(program);
-                }
-                Err(reason) => programs.unusable.push(UnusableProgram { path, reason }),
+    for Query { path, child, start } in queries {
+        match open(&path, child, start) {
+            Ok(program) => {
+                versions.entry(program.version.clone()).or_insert(program);
             }
+            Err(reason) => programs.unusable.push(UnusableProgram { path, reason }),
         }
     }
     programs.found = versions.into_values().collect();
@@ -90,15 +133,15 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Opens a program of this version of Howdah. Error: why it cannot be used.
-fn open(path: &Path) -> Result<PhpProgram, String> {
-    let version = version_of(path)?;
+fn open(path: &Path, child: io::Result<Child>, start: Instant) -> Result<PhpProgram, String> {
+    let version = version_of(path, child, start)?;
     PhpProgram::open(version, path.to_owned()).map_err(|error| format!("cannot be opened: {error}"))
 }
 
-/// Runs a program to get its version.
-fn version_of(path: &Path) -> Result<String, String> {
-    let output = output(Command::new(path).arg("--version").env_clear());
-    let output = output.map_err(|error| error.to_string())?.ok_or_else(|| {
+/// Waits for the version of a program.
+fn version_of(path: &Path, child: io::Result<Child>, start: Instant) -> Result<String, String> {
+    let output = child.and_then(|child| output(child, start)).map_err(|error| error.to_string())?;
+    let output = output.ok_or_else(|| {
         format!(
             "PHP has not started for {} s: an extension, or another file that its php.ini names, \
              waits for a drive or another program; correct that, or remove it",
@@ -129,20 +172,22 @@ fn version_of(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Runs a program to its end. Returns its output, which fits into a pipe; `None` if it takes too
-/// long.
-fn output(command: &mut Command) -> io::Result<Option<Output>> {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (mut child, start) = (command.spawn()?, Instant::now());
+/// Kills a program, and waits for a short time until it has ended.
+fn end(child: &mut Child) {
+    let (_, killed) = (child.kill(), Instant::now());
+    while matches!(child.try_wait(), Ok(None)) && killed.elapsed() < END_TIMEOUT {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until a program exits. `start` is the time at which it was started. Returns its output, which
+/// fits into a pipe; `None` if it takes too long.
+fn output(mut child: Child, start: Instant) -> io::Result<Option<Output>> {
     while child.try_wait()?.is_none() {
         let elapsed = start.elapsed();
         let is_late = || elapsed.saturating_sub(busy_time(child.id())) >= LIMIT;
         if elapsed >= MAX_TIME || elapsed >= LIMIT && is_late() {
-            child.kill()?;
-            let killed = Instant::now();
-            while child.try_wait()?.is_none() && killed.elapsed() < END_TIMEOUT {
-                thread::sleep(Duration::from_millis(2));
-            }
+            end(&mut child);
             return Ok(None);
         }
         thread::sleep(Duration::from_millis(2));

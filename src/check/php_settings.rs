@@ -1,14 +1,17 @@
 //! Limits of the document and of PHP that contradict each other, and directories of sessions that
 //! sites share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use howdah_config::{Action, ActionKind, Application, Config, Pass, Target, path};
+use howdah_supervisor::check::PhpSettings;
 
 /// Names and values of settings of PHP, by the names of applications.
-pub(super) type Settings = BTreeMap<String, Vec<(String, String)>>;
+pub(super) type Settings = BTreeMap<String, Rc<PhpSettings>>;
 
 /// Maximum number of applications that a line names.
 const MAX_NAMES: usize = 3;
@@ -36,7 +39,7 @@ pub(super) fn contradictions(config: &Config, settings: &Settings) -> Vec<(Strin
     let limits = Limits::of(config);
     let mut directories: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for application in &config.applications {
-        let values = settings.get(&application.name).map_or(&[][..], Vec::as_slice);
+        let values = settings.get(&application.name).map_or(&[][..], |values| values.as_slice());
         let values = with_user_ini(application, values);
         let size = |name| Size::find(name, &values);
         uploads(
@@ -207,8 +210,11 @@ fn address_space(application: &Application, values: &[(String, String)], notes: 
 
 /// Returns the settings with those of the `.user.ini` in the document root, unless the application
 /// locks them.
-fn with_user_ini(application: &Application, values: &[(String, String)]) -> Vec<(String, String)> {
-    let mut values = values.to_vec();
+fn with_user_ini<'v>(
+    application: &Application,
+    values: &'v [(String, String)],
+) -> Cow<'v, [(String, String)]> {
+    let mut values = Cow::Borrowed(values);
     let name = values.iter().find(|(name, _)| name == "user_ini.filename");
     let Some((_, name)) = name.cloned().filter(|(_, name)| !name.contains('/')) else {
         return values;
@@ -220,6 +226,7 @@ fn with_user_ini(application: &Application, values: &[(String, String)]) -> Vec<
             let known =
                 ["post_max_size", "upload_max_filesize", "memory_limit"].contains(&name.as_str());
             if known && !is_locked(&name) {
+                let values = values.to_mut();
                 values.retain(|(other, _)| *other != name);
                 values.push((name, value));
             }

@@ -16,7 +16,7 @@ pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, St
         }
         let place = |key: &str| path(["applications", application.name.as_str(), key]);
         let name = &application.name;
-        let values = settings.get(name).map(Vec::as_slice).unwrap_or_default();
+        let values = settings.get(name).map(|values| values.as_slice()).unwrap_or_default();
         let preload = values.iter().find(|(name, _)| name == "opcache.preload");
         if let Some((_, script)) = preload
             && let Some(link) = common_link(Path::new(script), application)

@@ -168,3 +168,21 @@ fn a_program_of_another_release_of_howdah_is_not_used() {
         programs.check(&Site::script("a.php", "echo 1;"), json!({"type": "php 98"}));
     assert!(!is_valid && told.contains("PHP 98 is not available; there is PHP "), "{told}");
 }
+
+/// A program that does not end, as one that waits for a drive.
+#[test]
+fn a_check_that_needs_no_php_leaves_no_program_behind() {
+    let programs = Programs::new();
+    let pid = programs.path("pid");
+    let commands = format!("echo $$ >{}\nexec sleep 3600", pid.display());
+    programs.script("howdah-php9.9", &commands);
+    let document = programs.path("bad.json");
+    fs::write(&document, "{").unwrap();
+    // It may have been killed before it has written its id.
+    for _ in 0..5 {
+        let output = programs.howdah(&["check", document.to_str().unwrap()]);
+        assert!(!output.status.success());
+        let pid = fs::read_to_string(&pid).unwrap_or_default();
+        assert!(pid.is_empty() || !PathBuf::from(format!("/proc/{}/exe", pid.trim())).exists());
+    }
+}

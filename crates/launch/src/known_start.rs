@@ -25,7 +25,7 @@ pub const PRELOAD: &str = "opcache.preload";
 pub const UPLOADS: &str = "upload_tmp_dir";
 
 /// Facts about a start of PHP.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownStart {
     /// Names and values of settings.
     pub values: Vec<(String, String)>,

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use howdah_launch::known_start::KnownStart;
@@ -54,9 +55,13 @@ pub struct Findings {
     pub warnings: Vec<Problem>,
     /// Settings that may be intended.
     pub notes: Vec<Problem>,
-    /// Names and values of settings of PHP; empty if it cannot be loaded.
-    pub settings: Vec<(String, String)>,
+    /// Names and values of settings of PHP; empty if it cannot be loaded. Filled by
+    /// [`Checkers::check`] only.
+    pub settings: Rc<PhpSettings>,
 }
+
+/// Names and values of settings of PHP.
+pub type PhpSettings = Vec<(String, String)>;
 
 /// Returns notes about applications whose number of processes is limited by counting alone, as
 /// their user has others without a limit: the kernel cannot tell the processes of one user apart.
@@ -91,8 +96,17 @@ fn without_limit(
 /// files are opened once for those that have the same user, too.
 #[derive(Default)]
 struct Starts {
-    by_settings: HashMap<Vec<u8>, KnownStart>,
-    by_user: HashMap<(Vec<u8>, User), KnownStart>,
+    by_settings: HashMap<Vec<u8>, NumberedStart>,
+    by_user: HashMap<(Vec<u8>, User), NumberedStart>,
+    count: u32,
+}
+
+/// A start of PHP, and the number that processes know it by.
+#[derive(Debug, Clone)]
+struct NumberedStart {
+    number: u32,
+    start: Rc<KnownStart>,
+    settings: Rc<PhpSettings>,
 }
 
 /// User and group of an application.
@@ -100,35 +114,36 @@ type User = (Option<String>, Option<String>);
 
 impl Starts {
     /// Returns what is known about the start of an application with these settings.
-    fn find(&self, settings: &[u8], spec: &ApplicationSpec) -> KnownStart {
+    fn find(&self, settings: &[u8], spec: &ApplicationSpec) -> Option<NumberedStart> {
         let of_user = self.by_user.get(&(settings.to_owned(), user_of(spec)));
-        of_user.or_else(|| self.by_settings.get(settings)).cloned().unwrap_or_default()
-    }
-
-    /// Takes what the start of an application has shown. A problem of one is reported for each.
-    fn take(&mut self, spec: &ApplicationSpec, found: &Findings, start: KnownStart) {
-        if found.errors.is_empty()
-            && found.warnings.is_empty()
-            && let Some(settings) = start_key(spec)
-        {
-            self.add(settings, spec, start);
-        }
+        of_user.or_else(|| self.by_settings.get(settings)).cloned()
     }
 
     /// Adds the start of an application that can run.
-    fn add(&mut self, settings: Vec<u8>, spec: &ApplicationSpec, start: KnownStart) {
+    fn add(&mut self, settings: &[u8], spec: &ApplicationSpec, start: &KnownStart) {
         if !start.is_known {
             return;
         }
-        self.by_user.entry((settings.clone(), user_of(spec))).or_insert_with(|| {
+        let of_user = (settings.to_owned(), user_of(spec));
+        if !self.by_user.contains_key(&of_user) {
             // This site could open the others, and so can every other one: what differs in their
             // sandboxes are the directories of the sites.
             let own: Vec<_> = site_paths(spec).collect();
             let is_own = |file: &&String| own.iter().any(|path| Path::new(file).starts_with(path));
             let files = start.files.iter().filter(is_own).cloned().collect();
-            KnownStart { files, values: start.values.clone(), is_known: true }
-        });
-        self.by_settings.entry(settings).or_insert(start);
+            let known = self.known(KnownStart { files, ..start.clone() });
+            self.by_user.insert(of_user, known);
+        }
+        if !self.by_settings.contains_key(settings) {
+            let known = self.known(start.clone());
+            self.by_settings.insert(settings.to_owned(), known);
+        }
+    }
+
+    fn known(&mut self, start: KnownStart) -> NumberedStart {
+        self.count += 1;
+        let settings = Rc::new(start.values.clone());
+        NumberedStart { number: self.count, start: Rc::new(start), settings }
     }
 }
 
@@ -183,8 +198,7 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
 /// Maximum number of errors of an application that are looked for.
 const MAX_ERRORS: usize = 10;
 
-/// Checks that an application could run, and takes what its start has shown. The caller must have
-/// no other children.
+/// Checks that an application could run, and takes what its start has shown.
 fn application(options: &Options, spec: &ApplicationSpec, start: &mut KnownStart) -> Findings {
     let mut findings = all_findings(options, spec, start);
     findings.notes.extend(resources::note(spec));
@@ -279,10 +293,10 @@ fn try_application(
     let ended =
         sent.map_err(failed).and_then(|()| read_reports(&reader, &messages, findings, start));
     let _ = signals::send(pid, signals::SIGKILL);
-    let exit = process::wait();
+    let exit = process::wait_for(pid);
     ended?.unwrap_or_else(|| {
         Err(Problem::of(match exit {
-            Some((_, process::Exit::Status(status))) => {
+            Some(process::Exit::Status(status)) => {
                 format!("its prototype exited with status {status}")
             }
             _ => "its prototype was killed, or took too long to load PHP".to_owned(),
@@ -324,10 +338,7 @@ fn read_reports(
             Ok(FromPrototype::Settings { values, files }) => {
                 *start = KnownStart { values, is_known: !files.is_empty(), files };
             }
-            Ok(FromPrototype::Ready { .. }) => {
-                findings.settings.clone_from(&start.values);
-                ended = Some(Ok(()));
-            }
+            Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),
             _ => return Err(Problem::of("its prototype sent a malformed report")),
         }

@@ -198,20 +198,24 @@ const LAST_UNNAMED: u32 = 65_533;
 
 /// Runs `ask` in a process of this user, or in this process if `user` is `None`, and returns its
 /// result. Only the kernel knows all permissions of a user (access control lists, read-only file
-/// systems). The caller must have one thread and no other children.
+/// systems). The caller must have one thread.
 pub fn run_as(user: Option<&Credentials>, ask: impl FnOnce() -> String) -> io::Result<String> {
     let Some(user) = user else { return Ok(ask()) };
     let (answer, question) = pipe_with(PipeFlags::CLOEXEC)?;
-    if let Forked::Child = process::fork()? {
-        drop(answer);
-        let sent = user.assume().and_then(|()| File::from(question).write_all(ask().as_bytes()));
-        process::exit_now(i32::from(sent.is_err()));
-    }
+    let pid = match process::fork()? {
+        Forked::Parent(pid) => pid,
+        Forked::Child => {
+            drop(answer);
+            let answered =
+                user.assume().and_then(|()| File::from(question).write_all(ask().as_bytes()));
+            process::exit_now(i32::from(answered.is_err()));
+        }
+    };
     drop(question);
     let mut text = String::new();
     let read = File::from(answer).read_to_string(&mut text);
-    match process::wait() {
-        Some((_, process::Exit::Status(0))) => read.map(|_| text),
+    match process::wait_for(pid) {
+        Some(process::Exit::Status(0)) => read.map(|_| text),
         _ => Err(io::Error::other(format!("cannot become the user \"{}\"", user.name))),
     }
 }

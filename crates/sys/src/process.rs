@@ -168,8 +168,18 @@ pub fn next_change() -> Option<(u32, Change)> {
 
 /// Waits for the next child to end and reaps it; `None` if there are no children.
 pub fn wait() -> Option<(u32, Exit)> {
+    wait_for_child(None)
+}
+
+/// Waits for this child to end and reaps it; `None` if it is no child.
+pub fn wait_for(pid: u32) -> Option<Exit> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    wait_for_child(Some(pid)).map(|(_, exit)| exit)
+}
+
+fn wait_for_child(pid: Option<Pid>) -> Option<(u32, Exit)> {
     loop {
-        match rustix::process::wait(WaitOptions::empty()) {
+        match rustix::process::waitpid(pid, WaitOptions::empty()) {
             Ok(Some((pid, status))) => {
                 if let Some(ended) = ended(pid, status) {
                     return Some(ended);

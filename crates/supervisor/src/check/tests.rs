@@ -21,23 +21,24 @@ fn files_of_php_are_opened_once_for_sites_of_one_user() {
     assert_eq!(settings, start_key(&site("b", Some("other"))).unwrap());
     let files = ["/usr/lib/php.so", "/srv/a/php.ini"].map(str::to_owned).to_vec();
     let known = KnownStart { files: files.clone(), is_known: true, ..KnownStart::default() };
-    starts.add(settings.clone(), &site("a", None), known);
+    starts.add(&settings, &site("a", None), &known);
+    let find = |starts: &Starts, spec| starts.find(&settings, &spec).unwrap();
     // The file of the first site may be closed to the second one.
-    let second = starts.find(&settings, &site("b", None));
-    assert!(second.is_known);
-    assert_eq!(second.files, ["/srv/a/php.ini"]);
-    let of_other = starts.find(&settings, &site("b", Some("other")));
-    assert_eq!(of_other.files, files);
-    starts.add(settings.clone(), &site("b", Some("other")), of_other);
-    assert_eq!(starts.find(&settings, &site("c", Some("other"))).files, [""; 0]);
+    let second = find(&starts, site("b", None));
+    assert!(second.start.is_known);
+    assert_eq!(second.start.files, ["/srv/a/php.ini"]);
+    let of_other = find(&starts, site("b", Some("other")));
+    assert_eq!(of_other.start.files, files);
+    starts.add(&settings, &site("b", Some("other")), &of_other.start);
+    assert_eq!(find(&starts, site("c", Some("other"))).start.files, [""; 0]);
 }
 
 #[test]
 fn an_unknown_start_is_not_kept() {
     let mut starts = Starts::default();
     let settings = start_key(&site("a", None)).unwrap();
-    starts.add(settings.clone(), &site("a", None), KnownStart::default());
-    assert!(!starts.find(&settings, &site("b", None)).is_known);
+    starts.add(&settings, &site("a", None), &KnownStart::default());
+    assert!(starts.find(&settings, &site("b", None)).is_none());
 }
 
 #[test]
@@ -65,4 +66,18 @@ fn a_limit_of_processes_is_none_of_the_kernel_beside_an_application_without_one(
     let problem = found[0].1.to_string();
     assert!(problem.starts_with("isolation/limits/processes: ") && problem.contains("\"b\""));
     assert!(without_limit(&all, |_| false).is_empty());
+}
+
+#[test]
+fn a_process_that_has_ended_costs_no_application() {
+    let checkers = Checkers::start(&Options::default()).unwrap();
+    if checkers.count() < 2 {
+        return; // this machine has one processor
+    }
+    signals::send(checkers.first_pid(), signals::SIGKILL).unwrap();
+    let all: Vec<_> = (0..20).map(|number| site(&number.to_string(), None)).collect();
+    for found in checkers.check(&[], &[], &all) {
+        let [error] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
+        assert!(error.message.starts_with("PHP is not available"), "{error}");
+    }
 }
