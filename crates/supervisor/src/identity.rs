@@ -68,7 +68,6 @@ impl Identity {
         spec: &ApplicationSpec,
         default: Option<&Credentials>,
     ) -> Result<Identity, Problem> {
-        let server = Credentials::current();
         let wanted = match Identity::named(spec, default) {
             None => default.cloned(),
             Some(found) => Some(found.map_err(|error| match error {
@@ -78,6 +77,7 @@ impl Identity {
         };
         let root = credentials::is_root();
         if spec.isolation.user_namespace {
+            let server = Credentials::current();
             let mut user = wanted.unwrap_or_else(|| server.clone());
             let maps = Maps::of(spec, &user, &server, root)?;
             user.groups.retain(|group| maps.groups.iter().any(|range| range.contains(*group)));
@@ -89,7 +89,8 @@ impl Identity {
                 return Err(Problem::at(key, "needs the namespace \"credential\""));
             }
         }
-        let user = wanted.filter(|user| root || (user.uid, user.gid) != (server.uid, server.gid));
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let user = wanted.filter(|user| root || (user.uid, user.gid) != own);
         match user {
             Some(user) if !root => Err(Problem::at(
                 "user",

@@ -29,7 +29,7 @@ struct Approximate {
 impl Plan {
     /// Decides how the limits of an application are kept.
     pub(crate) fn of(spec: &ApplicationSpec) -> Plan {
-        Plan::within(spec, Hierarchy::here().as_ref()).0
+        Plan::here(spec).0
     }
 
     /// Decides to count all limits.
@@ -75,6 +75,12 @@ impl Plan {
         spec
     }
 
+    fn here(spec: &ApplicationSpec) -> (Plan, Vec<Approximate>) {
+        // Without limits the hierarchy, which is in files, makes no difference.
+        let hierarchy = spec.isolation.limits.as_ref().and_then(|_| Hierarchy::here());
+        Plan::within(spec, hierarchy.as_ref())
+    }
+
     fn within(spec: &ApplicationSpec, hierarchy: Option<&Hierarchy>) -> (Plan, Vec<Approximate>) {
         let isolation = &spec.isolation;
         let (group, settings) = (isolation.cgroup.clone(), isolation.cgroup_settings.clone());
@@ -117,6 +123,9 @@ impl Plan {
 /// Checks that the system can hold what an application asks of its control group. Error: the first
 /// key that it cannot.
 pub(crate) fn check(spec: &ApplicationSpec) -> Result<(), Problem> {
+    if spec.isolation.cgroup_settings.is_empty() {
+        return Ok(());
+    }
     check_within(spec, Hierarchy::here().as_ref())
 }
 
@@ -155,7 +164,7 @@ pub(crate) fn counts_processes(spec: &ApplicationSpec) -> bool {
 
 /// Returns a note about limits of an application that are kept approximately.
 pub(crate) fn note(spec: &ApplicationSpec) -> Option<Problem> {
-    let (_, approximate) = Plan::within(spec, Hierarchy::here().as_ref());
+    let (_, approximate) = Plan::here(spec);
     let keys: Vec<_> = approximate.iter().map(|one| one.key).collect();
     let Approximate { reason, .. } = approximate.into_iter().next()?;
     let message = format!(
