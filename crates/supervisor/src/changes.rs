@@ -35,10 +35,19 @@ pub(crate) struct Changes {
     last_generation: u32,
     /// Another change waits for the one that was asked for last.
     pub(crate) is_hurried: bool,
+    /// The last document that the control process was sent, until it sends one to be applied.
+    pub(crate) derived: Option<DerivedGrants>,
     former: VecDeque<Former>,
     /// Numbers of former configurations, the oldest first, and when the router can no longer use
     /// them.
     former_generations: VecDeque<(u32, Instant)>,
+}
+
+/// A document that was read, and its grants.
+#[derive(Debug)]
+pub(crate) struct DerivedGrants {
+    pub(crate) document: Vec<u8>,
+    pub(crate) grants: Grants,
 }
 
 /// An application as it was before a change. The router may have to start it for requests that

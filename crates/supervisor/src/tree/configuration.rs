@@ -18,6 +18,7 @@ use howdah_sys::memory::{release_free_memory, release_start_memory};
 use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, Restart, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
+use crate::changes::DerivedGrants;
 use crate::file_task::{Candidate, Origin, Outcome, Task};
 use crate::grants::Grants;
 use crate::memory::{memory_file, read_memory_file};
@@ -28,9 +29,10 @@ impl Tree {
     pub(super) fn apply(&mut self, restart: Restart, files: Vec<OwnedFd>) -> Result<(), String> {
         let document =
             read_memory_file(files, store::MAX_DOCUMENT).map_err(|error| error.to_string())?;
-        let grants = match &self.options.grants {
-            Some(derive) => derive(&document)?,
-            None => return Err("the server cannot apply another configuration".to_owned()),
+        let derived = self.changes.derived.take();
+        let grants = match derived.filter(|derived| derived.document == document) {
+            Some(derived) => derived.grants,
+            None => self.derive(&document)?,
         };
         // In a document that is read again, only the parts that cannot run are out.
         let applications = match restart {
@@ -46,6 +48,21 @@ impl Tree {
             self.begin_for_control(Task::Preflight(Box::new(candidate)))
         }
         Ok(())
+    }
+
+    fn derive(&self, document: &[u8]) -> Result<Grants, String> {
+        match &self.options.grants {
+            Some(derive) => derive(document),
+            None => Err("the server cannot apply another configuration".to_owned()),
+        }
+    }
+
+    /// Derives the grants of a document that the control process reads meanwhile, and will probably
+    /// send to be applied.
+    pub(super) fn derive_early(&self, file: OwnedFd) -> Option<DerivedGrants> {
+        let document = read_memory_file(vec![file], store::MAX_DOCUMENT).ok()?;
+        let grants = self.derive(&document).ok()?;
+        Some(DerivedGrants { document, grants })
     }
 
     /// Tells the router to apply a configuration whose applications could run.

@@ -164,6 +164,7 @@ impl Tree {
     }
 
     pub(super) fn control_ended(&mut self, exit: Exit) {
+        self.changes.derived = None;
         let Some(process) = self.control.process.take() else { return };
         let now = Instant::now();
         self.control.start_after = Some(self.control.backoff.next_start(process.started, now));

@@ -118,6 +118,7 @@ impl Tree {
                 let (file, error) = parts(outcome);
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::DocumentRead { error }, &files);
+                self.changes.derived = file.and_then(|file| self.derive_early(file));
             }
             Task::KeepDocument(_) => {
                 if let Err(error) = outcome {
