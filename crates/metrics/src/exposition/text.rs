@@ -33,24 +33,26 @@ impl TextWriter {
             Some(Kind::Info) => "_info",
             _ => "",
         };
-        self.line(suffix, labels, None, value);
+        let labels = formatted(labels);
+        self.line(suffix, &labels, None, value);
     }
 
     /// Writes the samples of a histogram.
     pub(super) fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
-        let is_open = self.is_open;
+        let (is_open, labels) = (self.is_open, formatted(labels));
         let limits = SHOWN_LIMITS.into_iter().map(|limit| match limit.strip_suffix(".0") {
             Some(whole) if !is_open => whole,
             _ => limit,
         });
         for (limit, count) in limits.chain(["+Inf"]).zip(histogram.cumulative()) {
-            self.line("_bucket", labels, Some(limit), count);
+            self.line("_bucket", &labels, Some(limit), count);
         }
-        self.line("_count", labels, None, histogram.count());
-        self.line("_sum", labels, None, seconds(histogram.sum()));
+        self.line("_count", &labels, None, histogram.count());
+        self.line("_sum", &labels, None, seconds(histogram.sum()));
     }
 
-    fn line(&mut self, suffix: &str, labels: Labels<'_>, limit: Option<&str>, value: impl Display) {
+    /// Writes a line with labels that are [`formatted`].
+    fn line(&mut self, suffix: &str, labels: &str, limit: Option<&str>, value: impl Display) {
         let Some(family) = self.family else { return };
         if !std::mem::replace(&mut self.is_begun, true) {
             self.describe(family);
@@ -58,17 +60,14 @@ impl TextWriter {
         let text = &mut self.text;
         text.push_str(family.name);
         text.push_str(suffix);
-        let all = labels.iter().copied().chain(limit.map(|limit| ("le", limit)));
-        let mut separator = '{';
-        for (name, value) in all {
-            text.push(separator);
-            text.push_str(name);
-            text.push_str("=\"");
-            escape(value, text);
-            text.push('"');
-            separator = ',';
-        }
-        if separator == ',' {
+        if !labels.is_empty() || limit.is_some() {
+            text.push('{');
+            text.push_str(labels);
+            if let Some(limit) = limit {
+                text.push_str(if labels.is_empty() { "le=\"" } else { ",le=\"" });
+                text.push_str(limit);
+                text.push('"');
+            }
             text.push('}');
         }
         let _ = writeln!(text, " {value}");
@@ -100,8 +99,27 @@ impl TextWriter {
     }
 }
 
+/// Returns labels in the text format: `name="value",…`. A histogram formats them once for all of its
+/// lines.
+fn formatted(labels: Labels<'_>) -> String {
+    let mut text = String::with_capacity(64);
+    for (name, value) in labels {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+        text.push_str("=\"");
+        escape(value, &mut text);
+        text.push('"');
+    }
+    text
+}
+
 /// Appends the value of a label.
 fn escape(value: &str, text: &mut String) {
+    if !value.contains(['\\', '"', '\n']) {
+        return text.push_str(value);
+    }
     for char in value.chars() {
         match char {
             '\\' => text.push_str("\\\\"),
