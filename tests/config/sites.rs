@@ -271,6 +271,9 @@ fn one_mistake_among_500_files_is_named_with_its_file_line_and_cure() {
         let host = format!("s{number}.example");
         write(&server.site, &format!("s{number}"), &json!({"hosts": [host], "root": shared}));
     }
+    // Its process does not end while it waits for requests, however long all of this takes.
+    let php = json!({"processes": 1});
+    write(&server.site, "a", &json!({"hosts": ["a.example"], "root": shared, "php": php}));
     assert!(reload(&server).status.success());
     let a = process(&server, "a");
     let wrong = file(&server.site, "s250");

@@ -48,7 +48,8 @@ def run(session):
     page = browser.visitor(f"127.0.0.1:{server.port}")
     with step("ttrss: a wrong password is refused, the right one logs in", needed=True):
         for password in ("wrong", "password"):
-            page.goto(f"{base}/")
+            # Its pages are ready before their last picture is.
+            page.goto(f"{base}/", wait_until="domcontentloaded")
             page.wait_for_selector("#login")
             browser.fill(page, {"#login": "admin", "input[name=password]": password})
             browser.follow(page, ".dijitButton.alt-primary")
