@@ -236,24 +236,6 @@ class Tests:
             host.run("systemctl restart howdah")
             assert get(host, "/", name="wiki.example")[0] == 200
 
-    def test_the_readme_leads_to_two_sites_with_users(self):
-        with self.machine() as host:
-            install(host, self.packages)
-            host.path("/tmp/site").mkdir()
-            host.path("/tmp/site/index.php").write_text("<?php echo posix_geteuid();")
-            host.run("chmod 755 /tmp/site && tar -C /tmp -czf /tmp/latest.tar.gz site")
-            # No name leads to this machine: the README says to leave the address out until then.
-            commands = readme_commands("Two sites with users and HTTPS").replace(" --email you@example.org", "")
-            # A minimal system has no sudo, and its root needs none.
-            sudo = 'sudo() { case $1 in -u) user=$2; shift 2; runuser -u "$user" -- "$@";; *) "$@";; esac; }'
-            host.run(f"cd /tmp\n{sudo}\n{commands}")
-            host.run("cp -r /tmp/site/. /srv/wiki && howdah reload")
-            for name in ("shop", "wiki"):
-                status, user = get(host, "/", name=f"{name}.example")
-                assert (status, user.strip()) == (200, host.run(f"id -u {name}").stdout.strip()), (status, user)
-            shown = host.run("howdah site list").stdout
-            assert "shop.example" in shown and "wiki.example" in shown, shown
-
     def test_a_server_of_its_own_has_a_unit(self):
         with self.machine() as host:
             install(host, self.packages)
@@ -547,13 +529,6 @@ def package(directory, name):
     if len(found) != 1:
         sys.exit(f"{directory}: expected one package {name}, found {[path.name for path in found]}")
     return found[0]
-
-
-def readme_commands(title):
-    """The commands of a section of the README."""
-    text = (machine.HERE.parent / "README.md").read_text()
-    section = text.split(f"\n## {title}\n", 1)[1]
-    return section.split("```sh\n", 1)[1].split("```", 1)[0]
 
 
 def measured(title, function, *arguments):

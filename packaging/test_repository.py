@@ -39,7 +39,8 @@ def commands(containing, document="docs/install.md"):
 def run(host, script, check=True):
     """Runs commands of the documentation as root."""
     script = script.replace(PUBLISHED, ADDRESS).replace("apt install", "apt install --yes")
-    return host.run('sudo() { "$@"; }\n' + script, check=check)
+    sudo = 'sudo() { case $1 in -u) user=$2; shift 2; runuser -u "$user" -- "$@";; *) "$@";; esac; }\n'
+    return host.run(sudo + script, check=check)
 
 
 def installed(host, name="howdah"):
@@ -149,6 +150,23 @@ class Tests(test_deb.Tests):
             run(host, "sudo apt install howdah-doc howdah-dbgsym")
             host.run("zcat -f /usr/share/doc/howdah/install.md* | grep '^# '")
         assert commands("howdah.sources") == commands("howdah.sources", "README.md")
+        self.with_repository(self.install, test)
+
+    def test_the_readme_leads_to_two_sites_with_users(self):
+        def test(host, _):
+            host.path("/tmp/site").mkdir()
+            host.path("/tmp/site/index.php").write_text("<?php echo posix_geteuid();")
+            host.run("chmod 755 /tmp/site && tar -C /tmp -czf /tmp/latest.tar.gz site")
+            # No name leads to this machine: the README says to leave the address out until then.
+            script = commands("site add shop.example", "README.md").replace(" --email you@example.org", "")
+            run(host, f"cd /tmp\n{script}")
+            host.run("cp -r /tmp/site/. /srv/wiki && howdah reload")
+            for name in ("shop", "wiki"):
+                status, user = get(host, "/", name=f"{name}.example")
+                assert (status, user.strip()) == (200, host.run(f"id -u {name}").stdout.strip()), (status, user)
+            shown = host.run("howdah site list").stdout
+            assert "shop.example" in shown and "wiki.example" in shown, shown
+
         self.with_repository(self.install, test)
 
     def test_an_upgrade_by_apt_fails_no_request(self):
