@@ -5,10 +5,11 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::chown;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use harness::{Site, open_to_all, programs, requirements};
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 
 fn check(site: &Site, applications: &Map<String, Value>) -> Output {
@@ -64,6 +65,33 @@ fn php_is_loaded_once_for_all_that_start_it_in_the_same_way() {
     assert!(once > 0);
     assert_eq!(opened(&site, &["32M"; 12]), once);
     assert_eq!(opened(&site, &["32M", "64M", "32M", "64M"]), 2 * once);
+}
+
+#[test]
+fn a_process_that_ends_while_it_checks_costs_no_application() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return; // there is no other process
+    }
+    let site = Site::script("index.php", "echo 1;");
+    let ini = write_ini(&site);
+    let all: Map<_, _> =
+        (0..60).map(|number| (format!("site{number}"), application(&site, &ini))).collect();
+    let file = site.data().join("document.json");
+    fs::write(&file, json!({"applications": all}).to_string()).unwrap();
+    let mut command = Command::new(programs::howdah());
+    command.arg("check").arg(file).arg("--tmp").arg(site.data());
+    let check = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", check.id());
+    let is_howdah = |pid: &&str| {
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == programs::howdah())
+    };
+    harness::eventually("a process that checks applications", || {
+        let children = fs::read_to_string(&children).unwrap_or_default();
+        let pid = children.split_ascii_whitespace().find(is_howdah)?.parse().ok()?;
+        kill_process(Pid::from_raw(pid)?, Signal::KILL).ok()
+    });
+    let output = check.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -100,18 +100,6 @@ impl Checkers {
         (0..all.len()).map(|index| found.remove(&index).unwrap_or_else(|| ended(&error))).collect()
     }
 
-    /// Returns the number of processes.
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the id of the first process.
-    #[cfg(test)]
-    pub(super) fn first_pid(&self) -> u32 {
-        self.0[0].pid
-    }
-
     /// Gives the next applications to processes that have none. One that starts PHP as another does
     /// waits until that has started it.
     fn begin(&mut self, all: &[ApplicationSpec], rest: &mut VecDeque<usize>, starts: &Starts) {

@@ -67,17 +67,3 @@ fn a_limit_of_processes_is_none_of_the_kernel_beside_an_application_without_one(
     assert!(problem.starts_with("isolation/limits/processes: ") && problem.contains("\"b\""));
     assert!(without_limit(&all, |_| false).is_empty());
 }
-
-#[test]
-fn a_process_that_has_ended_costs_no_application() {
-    let checkers = Checkers::start(&Options::default()).unwrap();
-    if checkers.count() < 2 {
-        return; // this machine has one processor
-    }
-    signals::send(checkers.first_pid(), signals::SIGKILL).unwrap();
-    let all: Vec<_> = (0..20).map(|number| site(&number.to_string(), None)).collect();
-    for found in checkers.check(&[], &[], &all) {
-        let [error] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
-        assert!(error.message.starts_with("PHP is not available"), "{error}");
-    }
-}
