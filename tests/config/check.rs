@@ -421,7 +421,7 @@ fn the_document_alone_is_looked_at_if_that_is_wanted() {
     of_sites["routes"]["main"] = json!([{"action": {"pass": "routes/shop"}}]);
     for (wrong, cure) in [
         (json!({"sites": {"shop": {"routes": mistake}}}), "unknown key \"retrun\""),
-        (json!({"sites": {"copy": of_sites["sites"]["shop"]}}), "shop.example"),
+        (json!({"sites": {"copy": of_sites["sites"]["shop"]}}), "/sites/copy/hosts/0: is in "),
     ] {
         let mut document = of_sites.clone();
         merge(&mut document, wrong);
