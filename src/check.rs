@@ -2,7 +2,7 @@
 //!
 //! The document is parsed as by the server. Everything that it names is checked by the code that
 //! would use it, with the rights of the user that would use it: of this command, of the server or
-//! of an application. The command creates, changes, binds and runs nothing.
+//! of an application. The command creates, changes and binds nothing, and runs no code of a site.
 
 mod certificates;
 mod fastcgi;

@@ -289,9 +289,7 @@ impl Disk {
     pub fn without(self, hanging: &Hanging) -> Disk {
         Disk { hanging: hanging.clone(), ..self }
     }
-}
 
-impl Disk {
     /// Opens the file of a site. Returns the file and its metadata, and those of its directory.
     fn open_site(&self, directory: &Path, file: &Path) -> io::Result<(File, Metadata, Metadata)> {
         let mut known = self.site_directory.borrow_mut();

@@ -6,6 +6,8 @@
 Starts a server with sites of four lines (as many_sites.py) and a real Prometheus (Debian's package), and lets wrk
 request pages of PHP of all sites in random order. At the end it asks Prometheus: were all scrapes successful, and at
 their time? How long did they take, and how many series are there? `promtool check metrics` reads the text. As root.
+Before that, the metrics are asked for while all sites sleep, and while each has had a request; with --minutes 0 that
+is all.
 """
 
 import argparse
@@ -55,6 +57,20 @@ def prometheus(top, interval):
                              f"--web.listen-address=127.0.0.1:{PROMETHEUS}", "--log.level=error"])
 
 
+def scrape(state, process):
+    """Asks for the metrics 20 times without a load, and prints how long that took."""
+    times = []
+    for _ in range(20):
+        begun = time.monotonic()
+        with urllib.request.urlopen(f"http://127.0.0.1:{METRICS}/metrics", timeout=60) as response:
+            length = len(response.read())
+        times.append((time.monotonic() - begun) * 1000)
+        time.sleep(0.2)
+    times.sort()
+    print(f"{state}: {len(list(many_sites.processes(process.pid)))} processes, {length / 1e6:.1f} MB, "
+          f"{times[0]:.0f} to {times[-1]:.0f} ms, median {times[len(times) // 2]:.0f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--howdah", default=many_sites.ROOT / "target" / "release" / "howdah")
@@ -77,8 +93,12 @@ def main():
         monitor = None
         try:
             many_sites.wait_for("none.example", server)
+            scrape("all sites sleep", server)
             for host in hosts:
                 many_sites.get(host)
+            scrape("each site had a request", server)
+            if options.minutes == 0:
+                return
             (top / "hosts.lua").write_text(RANDOM_HOSTS.format(hosts=", ".join(json.dumps(host) for host in hosts)))
             monitor = prometheus(top, options.interval)
             begun, seconds = time.time(), options.minutes * 60

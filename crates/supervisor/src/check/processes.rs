@@ -44,7 +44,8 @@ struct Running {
 }
 
 impl Checkers {
-    /// Starts the processes. Of the options, the user is used. The caller must have one thread.
+    /// Starts the processes. Of the options, the user and the directory for temporary files are used.
+    /// The caller must have one thread.
     pub fn start(options: &Options) -> io::Result<Checkers> {
         let count = available_parallelism().map_or(1, usize::from).min(MAX_PROCESSES);
         (0..count).map(|_| Checker::start(options)).collect::<Result<_, _>>().map(Checkers)
