@@ -297,6 +297,20 @@ impl Application {
         let _ = self.child.wait();
     }
 
+    /// What the kernel says of each worker: its state, the function in which it waits, and the
+    /// system call with its arguments. For a test that waits in vain.
+    fn states_of_workers(&self) -> String {
+        let state = |(id, worker): (&WorkerId, &Worker)| {
+            let read = |name: &str| {
+                fs::read_to_string(format!("/proc/{}/{name}", worker.pid)).unwrap_or_default()
+            };
+            let status = read("status");
+            let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or("ended");
+            format!("{id:?} {state} {} {}", read("wchan"), read("syscall").trim_end())
+        };
+        self.workers.iter().map(state).collect::<Vec<_>>().join(", ")
+    }
+
     pub fn kill(&self, owner: WorkerId, signal: i32) {
         self.tell(&ToPrototype::Kill { worker: owner, signal: signal as u8 });
     }
@@ -450,7 +464,12 @@ impl Pending {
     pub fn until(&mut self, application: &mut Application, condition: impl Fn(&Answer) -> bool) {
         let start = Stopwatch::start();
         while !condition(&self.answer) {
-            assert!(start.elapsed() < TEST_TIMEOUT, "gave up; so far: {:?}", self.answer);
+            assert!(
+                start.elapsed() < TEST_TIMEOUT,
+                "gave up; so far: {:?}; workers: {}",
+                self.answer,
+                application.states_of_workers()
+            );
             if self.poll(application) {
                 continue;
             }
