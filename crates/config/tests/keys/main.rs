@@ -99,7 +99,7 @@ fn the_schema_accepts_every_key_and_refuses_each_misspelled_one() {
     }
     for required in ["hosts", "root"] {
         let mut changed = document.clone();
-        changed["sites"]["shop"].as_object_mut().unwrap().shift_remove(required);
+        changed["sites"]["atelier"].as_object_mut().unwrap().shift_remove(required);
         assert!(!is_valid(&changed), "{required}");
     }
 }
