@@ -93,6 +93,8 @@ test-setup: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
 	$(CARGO) build --locked -p howdah -p howdah-php
 
+# Most tests wait for processes of theirs half of the time.
+test-rust test-php: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test-rust: test-setup
 	$(CARGO) test --locked --workspace --no-fail-fast
 
@@ -142,7 +144,7 @@ lint: cargo
 	$(CARGO) fmt --all --check
 	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check; fi
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --tests -- -D warnings; fi
+	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET_DIR) --tests -- -D warnings; fi
 	tools/lint.py
 	@tools/lint.py --list shell | xargs shellcheck
 	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }
