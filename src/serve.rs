@@ -102,8 +102,10 @@ fn serve(
     let Chosen { mut plan, config, refused } = match &predecessor {
         Some(predecessor) => {
             let plan = StartupPlan::inherited(&arguments, predecessor)?;
-            let config = Some(plan.valid_config(&arguments)?);
-            Chosen { plan, config, refused: None }
+            let config = plan
+                .valid_config(&arguments)
+                .map_err(|problem| last_good::with_newer_writer(problem, &arguments))?;
+            Chosen { plan, config: Some(config), refused: None }
         }
         None => last_good::choose(&arguments)?,
     };

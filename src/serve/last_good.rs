@@ -7,7 +7,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::Config;
-use howdah_supervisor::{Apart, LastDocument, load_last_document, read_apart};
+use howdah_supervisor::{Apart, LastDocument, load_last_document, read_apart, state_format};
 use howdah_sys::clock;
 
 use super::plan::{StartupPlan, keeps_document};
@@ -32,18 +32,32 @@ pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
         Some(_) if !arguments.strict => plan.valid_config(arguments).map(|c| (plan, Some(c))),
         _ => plan.config(arguments).map(|config| (plan, config)),
     });
-    let problem = match (tried, &last) {
-        (Ok((plan, config)), _) => return Ok(Chosen { plan, config, refused: None }),
-        (Err(problem), None) => return Err(problem),
-        (Err(problem), Some(_)) if arguments.strict => return Err(problem),
-        (Err(problem), Some(_)) => problem,
+    let problem = match tried {
+        Ok((plan, config)) => return Ok(Chosen { plan, config, refused: None }),
+        Err(problem) => with_newer_writer(problem, arguments),
     };
-    let Some(LastDocument { document, since }) = last else { return Err(problem) };
+    let Some(LastDocument { document, since }) = last.filter(|_| !arguments.strict) else {
+        return Err(problem);
+    };
     let plan = StartupPlan::of_document(document, origin(arguments));
     // The document of a newer version may be unusable, too.
     let Ok(config) = plan.valid_config(arguments) else { return Err(problem) };
     let refused = Some(explain(&problem, since));
     Ok(Chosen { plan, config: Some(config), refused })
+}
+
+/// Adds the version that has written the state to the problem of a document, if that version is
+/// newer than this one: the document may have keys that only it knows.
+pub(super) fn with_newer_writer(problem: String, arguments: &Serve) -> String {
+    let is_kept = arguments.config.is_some() || keeps_document(arguments);
+    let state = arguments.common.state.as_deref().filter(|_| is_kept);
+    match state.and_then(state_format::newer_writer) {
+        Some(newer) => format!(
+            "{problem}; the document may need howdah {newer}, which has written the state: install \
+             that version again, or correct the document"
+        ),
+        None => problem,
+    }
 }
 
 /// Reads the document as [`StartupPlan::new`] does, but without sites whose directories do not

@@ -177,11 +177,8 @@ impl StartupPlan {
         match self.valid_config(arguments) {
             Err(error) if keeps_document(arguments) => {
                 let state = arguments.common.state.as_deref();
-                if let Some(newer) = state.and_then(state_format::newer_writer) {
-                    return Err(format!(
-                        "{error}; howdah {newer} has written it: install that version again, or \
-                         correct the document with it first"
-                    ));
+                if state.and_then(state_format::newer_writer).is_some() {
+                    return Err(error);
                 }
                 let file = state.map(supervisor::stored_document).unwrap_or_default();
                 eprintln!(
