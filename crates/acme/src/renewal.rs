@@ -245,6 +245,8 @@ impl Renewal {
             match failure.kind {
                 FailureKind::Account if !is_new_account => {
                     is_new_account = true;
+                    let line = format!("{}; a new account is created", failure.message);
+                    context.log(Level::Warn, &self.name, &line);
                     accounts.discard(context, acme, server);
                 }
                 FailureKind::Replacement if request.replaces.is_some() => request.replaces = None,
