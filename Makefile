@@ -121,6 +121,7 @@ test-tools:
 	python3 tests/migration/test_apache_rows.py
 	python3 tests/migration/test_fpm_rows.py
 	python3 tests/e2e/test_compare.py
+	python3 tests/published/test_published.py
 	python3 bench/test_bench.py
 	python3 packaging/test_tools.py
 	packaging/test_oci.py
@@ -130,6 +131,7 @@ test-demo: test-setup
 	tests/migration/run --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
 	tests/hestia_test.py --howdah $(DEBUG)
+	tests/published/run --howdah $(DEBUG)
 
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
