@@ -11,13 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def sections(text):
+    """The texts below the headings of a changelog, by version; those of unreleased changes are `Unreleased`."""
+    parts = re.split(r"^## \[(.*?)\].*\n", text, flags=re.MULTILINE)
+    # Links are defined at the end of the file.
+    return {name: re.sub(r"^\[.*?\]: .*\n?", "", found, flags=re.MULTILINE).strip()
+            for name, found in zip(parts[1::2], parts[2::2])}
+
+
 def section(text, version):
     """The text below the heading of a version, or of unreleased changes."""
-    parts = re.split(r"^## \[(.*?)\].*\n", text, flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2]))
-    # Links are defined at the end of the file.
-    found = sections.get(version) or sections.get("Unreleased") or ""
-    return re.sub(r"^\[.*?\]: .*\n?", "", found, flags=re.MULTILINE).strip()
+    found = sections(text)
+    return found.get(version) or found.get("Unreleased") or ""
 
 
 def main():

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
+import agreement  # noqa: E402
 import changes  # noqa: E402
 import components  # noqa: E402
 
@@ -54,6 +56,70 @@ class Version(unittest.TestCase):
     def test_it_comes_from_the_workspace(self):
         manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
         self.assertEqual(output("packaging/version").strip(), manifest["workspace"]["package"]["version"])
+
+    def test_no_crate_has_a_version_of_its_own(self):
+        manifests = [ROOT / "Cargo.toml", *ROOT.glob("crates/*/Cargo.toml"), *ROOT.glob("tests/*/Cargo.toml")]
+        self.assertGreater(len(manifests), 30)
+        for manifest in manifests:
+            self.assertEqual(tomllib.loads(manifest.read_text())["package"]["version"], {"workspace": True}, manifest)
+
+
+class Agreement(unittest.TestCase):
+    """Cargo.toml has version 1.1.0."""
+
+    CHANGELOG = "## [Unreleased]\n\n## [1.1.0] - 2026-02-01\n\n- second\n\n## [1.0.0] - 2026-01-01\n\n- first\n"
+
+    def problems(self, here=("v1.1.0",), tags=("v1.0.0", "v1.1.0"), changelog=CHANGELOG, is_kept=True):
+        is_release, found = agreement.problems("1.1.0", list(here), list(tags), changelog, is_kept)
+        self.assertEqual(is_release, any(tag.startswith("v") for tag in here))
+        return found
+
+    def assert_problem(self, part, **case):
+        found = self.problems(**case)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(part, found[0])
+
+    def test_a_release_has_tag_section_and_documents_of_its_version(self):
+        self.assertEqual(self.problems(), [])
+        self.assertEqual(self.problems(here=["v1.1.0", "reviewed"]), [])
+
+    def test_a_tag_of_another_version_is_an_error(self):
+        self.assert_problem("tag v1.2.0, and Cargo.toml has version 1.1.0", here=["v1.2.0"])
+        self.assert_problem("tag v1.2.0", here=["v1.1.0", "v1.2.0"])
+
+    def test_a_commit_without_the_tag_is_no_release(self):
+        self.assert_problem("no tag v1.1.0", here=["reviewed"], tags=["v1.0.0"])
+        self.assert_problem("that of another commit", here=[])
+
+    def test_the_newest_section_is_that_of_the_version(self):
+        self.assert_problem("no section", changelog=self.CHANGELOG.replace("1.1.0", "1.0.1"))
+        self.assert_problem("or an empty one", changelog=self.CHANGELOG.replace("- second\n", ""))
+        self.assert_problem("newest section of CHANGELOG.md is that of version 1.2.0",
+                            changelog="## [1.2.0]\n\n- third\n\n" + self.CHANGELOG)
+
+    def test_no_change_is_unreleased(self):
+        self.assert_problem("unreleased changes", changelog=self.CHANGELOG.replace("]\n\n", "]\n\n- new\n\n", 1))
+
+    def test_the_documents_of_the_version_are_kept(self):
+        self.assert_problem("tests/published/1.1.0 is missing", is_kept=False)
+
+    def test_a_release_that_disagrees_ends_with_an_error(self):
+        with tempfile.TemporaryDirectory() as root:
+            root = Path(root)
+            for name in ("agreement.py", "changes.py", "version"):
+                (root / "packaging").mkdir(exist_ok=True)
+                shutil.copy(HERE / name, root / "packaging" / name)
+            (root / "Cargo.toml").write_text('[workspace.package]\nversion = "1.1.0"\n')
+            (root / "CHANGELOG.md").write_text("## [Unreleased]\n\n- new\n")
+            git = ["git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false",
+                   "-c", "tag.gpgsign=false"]
+            for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "a"]):
+                subprocess.run([*git, *words], check=True)
+            done = subprocess.run([root / "packaging/agreement.py"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, "no tag v1.1.0" in done.stderr), (0, True), done.stderr)
+            subprocess.run([*git, "tag", "v1.1.0"], check=True)
+            done = subprocess.run([root / "packaging/agreement.py"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, "no section" in done.stderr), (1, True), done.stderr)
 
 
 class BillOfMaterials(unittest.TestCase):
