@@ -120,8 +120,9 @@ impl Site {
             "type": "php",
             "targets": {"direct": {"root": root}},
             // Applications search it for the name of a server with URL rewriting: WordPress offers
-            // pretty permalinks only under nginx or Apache.
-            "server_software": concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (nginx compatible)"),
+            // pretty permalinks only under nginx or Apache. Without the version: the document is
+            // kept with the state, and a newer version must not have to change it.
+            "server_software": "Howdah (nginx compatible)",
         });
         if let Some(worker) = self.worker_script.as_ref().filter(|_| self.is_resident) {
             if let Some(members) = action.as_object_mut() {
@@ -156,8 +157,7 @@ impl Site {
             action["htaccess"] = json!({"index": index, "options": OPTIONS});
             self.closed_paths.add_to_htaccess(&mut action["htaccess"]);
             // Applications that write `.htaccess` files do so only under Apache.
-            application["server_software"] =
-                json!(concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)"));
+            application["server_software"] = json!("Howdah (Apache compatible)");
         }
         let mut steps = self.closed_paths.steps(
             &share,
