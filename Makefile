@@ -35,7 +35,7 @@ TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmd
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
-.PHONY: help run run-setup build generate quick test test-setup test-rust test-php test-tools test-demo test-differential \
+.PHONY: help run run-setup build generate quick test test-setup test-packages test-rust test-php test-tools test-demo test-differential \
 	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits oci test-oci release clean cargo
 .NOTPARALLEL:
 
@@ -89,17 +89,21 @@ test:
 	@tools/require.sh python3
 	@tools/ci.py test-rust test-tools test-demo test-differential test-cache
 
-test-setup: cargo
+# The programs are built for one test of each: so they have the features that all tests together ask for, and
+# `make test` builds them and what they are made of once.
+test-setup: test-packages
+	$(CARGO) test --locked --workspace --no-run --test kill --test faults
+
+test-packages: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
-	$(CARGO) build --locked -p howdah -p howdah-php
 
 # Most tests wait for processes of theirs half of the time.
 test-rust test-php: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-test-rust: test-setup
+test-rust: test-packages
 	$(CARGO) test --locked --workspace --no-fail-fast
 
 # The tests that depend on the version of PHP.
-test-php: test-setup
+test-php: test-packages
 	$(CARGO) test --locked --no-fail-fast -p howdah-php -p howdah
 
 # The same with the PHP of Debian 13, in a root of it.
