@@ -16,8 +16,9 @@ use crate::{check, server_user};
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {
-    fn files(&self) -> Result<Box<dyn IncludedFiles>, String> {
-        Ok(Box::new(Disk::of(&CommonOptions::default())?))
+    fn files(&self, is_for_another_machine: bool) -> Result<Box<dyn IncludedFiles>, String> {
+        let disk = Disk::of(&CommonOptions::default())?;
+        Ok(Box::new(if is_for_another_machine { disk.for_another_machine() } else { disk }))
     }
 
     fn server_user(&self) -> Option<Credentials> {

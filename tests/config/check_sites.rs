@@ -437,3 +437,30 @@ fn a_directory_that_may_not_be_listed_is_not_valid() {
     let note = format!("{}: files below were not looked at", closed.display());
     assert!(text.contains(&note), "{text}");
 }
+
+#[test]
+fn the_grammar_of_a_site_for_another_machine_is_checked_without_its_directories() {
+    // Only its owner can change it.
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("howdah.json");
+    let defaults = json!({"listen": "127.0.0.1:81", "https": false});
+    let whole = json!({"sites": "sites/*.json", "defaults": defaults});
+    fs::write(&document, whole.to_string()).unwrap();
+    let check = |text: &Value, options: &[&str]| {
+        let file = directory.path().join("shop.json");
+        fs::write(&file, text.to_string()).unwrap();
+        let mut command = Command::new(programs::howdah());
+        command.args(["site", "--config"]).arg(&document).arg("check");
+        programs::run(command.args(options).arg("--file").arg(file))
+    };
+    let shop = json!({"hosts": "shop.example", "root": "/no/such", "public": "pub"});
+    let output = check(&shop, &["--syntax"]);
+    assert!(output.status.success(), "{output:?}");
+    let output = check(&shop, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("/no/such"), "{output:?}");
+    let mistake = json!({"hosts": "shop.example", "root": "/no/such", "rot": "/x"});
+    let output = check(&mistake, &["--syntax"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("unknown key \"rot\""), "{output:?}");
+}

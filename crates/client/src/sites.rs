@@ -34,12 +34,13 @@ pub(super) use self::php::run as php;
 
 /// What the commands about sites need of the program.
 pub trait Machine {
-    /// Returns the files of the disk, as the server reads them, and the compiler of sites.
+    /// Returns the files of the disk, as the server reads them, and the compiler of sites. For
+    /// another machine, directories and files of sites may be missing.
     ///
     /// # Errors
     ///
     /// The user that the server runs as is not known.
-    fn files(&self) -> Result<Box<dyn IncludedFiles>, String>;
+    fn files(&self, is_for_another_machine: bool) -> Result<Box<dyn IncludedFiles>, String>;
 
     /// Returns the user that a server started by this user runs as; `None` for this user.
     fn server_user(&self) -> Option<Credentials>;
@@ -78,7 +79,14 @@ pub(super) fn run(args: SiteArgs, machine: &dyn Machine) -> Result<(), Failure> 
     {
         return outcome;
     }
-    let document = || Document::open(&args.server, args.config.as_deref(), machine);
+    let open = |is_for_another_machine| {
+        Document::open(
+            &args.server,
+            args.config.as_deref(),
+            machine.files(is_for_another_machine).map_err(Failure::Failed)?,
+        )
+    };
+    let document = || open(false);
     match args.command {
         SiteCommand::Add(add) => add::run(document()?, &add, machine),
         SiteCommand::List { names: true, .. } => list::names(&document()?),
@@ -95,7 +103,7 @@ pub(super) fn run(args: SiteArgs, machine: &dyn Machine) -> Result<(), Failure> 
         SiteCommand::Logs { name, follow, lines } => logs::run(&document()?, &name, follow, lines),
         SiteCommand::Check { names, file, syntax, json } => {
             let machine = (!syntax).then_some(machine);
-            check::run(&document()?, &names, file.as_deref(), machine, json)
+            check::run(&open(syntax)?, &names, file.as_deref(), machine, json)
         }
     }
 }

@@ -16,7 +16,10 @@ use super::*;
 struct NoMachine;
 
 impl Machine for NoMachine {
-    fn files(&self) -> Result<Box<dyn howdah_config::include::IncludedFiles>, String> {
+    fn files(
+        &self,
+        _is_for_another_machine: bool,
+    ) -> Result<Box<dyn howdah_config::include::IncludedFiles>, String> {
         Err("there is no disk".to_owned())
     }
 

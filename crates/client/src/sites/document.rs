@@ -12,7 +12,6 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::Machine;
 use crate::args::Server;
 use crate::args::sites::name as check_name;
 use crate::client::Client;
@@ -49,11 +48,12 @@ pub(super) struct Running {
 }
 
 impl Document {
-    /// Finds the document: the given one, that of the running server, or that of the packages.
+    /// Finds the document: the given one, that of the running server, or that of the packages. `files`
+    /// reads the sites.
     pub(super) fn open(
         server: &Server,
         given: Option<&Path>,
-        machine: &dyn Machine,
+        files: Box<dyn IncludedFiles>,
     ) -> Result<Document, Failure> {
         let mut running = match connect(server) {
             Ok(client) => status_of(client, given.is_some())?,
@@ -75,7 +75,6 @@ impl Document {
             }
             (None, Some(served)) if Path::new(&served).is_file() => PathBuf::from(served),
             (None, Some(served)) => {
-                let files = machine.files().map_err(Failure::Failed)?;
                 if let Some(document) = Document::sent(running, files)? {
                     return Ok(document);
                 }
@@ -104,7 +103,6 @@ impl Document {
             };
             Failure::Failed(format!("{}: {advice}", file.display()))
         })?;
-        let files = machine.files().map_err(Failure::Failed)?;
         let sites = site_files(&text, &file, &*files).map_err(Failure::Failed)?;
         Ok(Document { file, is_sent: false, text, sites, files, server: running })
     }

@@ -23,7 +23,11 @@ const KEPT: [&str; 5] = ["TERM", "LANG", "LC_ALL", "COLUMNS", "LINES"];
 
 /// Replaces this process by PHP.
 pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> {
-    let document = Document::open(&args.server, args.config.as_deref(), machine)?;
+    let document = Document::open(
+        &args.server,
+        args.config.as_deref(),
+        machine.files(false).map_err(Failure::Failed)?,
+    )?;
     let show::Shown { site, becomes, .. } = show::find(&document, &args.site, &Hosts::new())?;
     let (parts, _) = becomes.map_err(show::failed)?;
     let application = application_of_site(&parts, &args.site);
