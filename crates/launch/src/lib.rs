@@ -18,6 +18,9 @@
 //! - `environment`: the environment variables of an application.
 #![forbid(unsafe_code)]
 
+#[macro_use(eprintln)]
+extern crate howdah_sys;
+
 mod environment;
 pub mod known_start;
 pub mod open_files;

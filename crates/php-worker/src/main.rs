@@ -44,6 +44,10 @@
 //! All: [`application`], the state with which they are forked, and [`ffi`], the C side.
 #![deny(unsafe_code)]
 
+// A message that cannot be written must not end a process, whoever has filled or changed its pipe.
+#[macro_use(eprintln)]
+extern crate howdah_sys;
+
 mod application;
 mod body;
 mod check;

@@ -196,6 +196,20 @@ fn a_script_may_use_all_of_php_between_two_requests() {
 }
 
 #[test]
+fn a_message_that_cannot_be_written_ends_no_worker() {
+    let script = Script::new(PAUSING_LOOP);
+    let application = harness::Application::start_with(1, &|spec| {
+        spec.worker = Some(script.spec());
+        spec.environment.push(("ERRORS".into(), "/dev/full".into()));
+    });
+    let mut resident = harness::resident::Resident { application, script: &script };
+    let pid = resident.text("echo getmypid();");
+    let request = script.request("").with("HTTP_PAUSE", "trigger_error('for standard error');");
+    assert_eq!(resident.send(&request).status, 200);
+    assert_eq!(resident.text("echo getmypid();"), pid);
+}
+
+#[test]
 fn a_script_that_computes_for_ever_between_two_requests_is_ended() {
     let script = Script::new(&format!("set_time_limit(1); {PAUSING_LOOP}"));
     let mut resident = script.start(1);

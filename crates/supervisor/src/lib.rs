@@ -38,6 +38,9 @@
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
+#[macro_use(eprintln)]
+extern crate howdah_sys;
+
 mod address;
 mod apart;
 mod application_checks;

@@ -20,7 +20,7 @@ pub fn run(process: &str, serving: impl Future<Output = io::Result<()>>) -> u8 {
     match served {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("howdah: {process}: {error}");
+            crate::eprintln!("howdah: {process}: {error}");
             1
         }
     }

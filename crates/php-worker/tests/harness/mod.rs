@@ -101,9 +101,12 @@ impl Application {
         let (commands, theirs) = packet::one_way().unwrap();
         let (reports, writer) = pipe::new().unwrap();
         // The descriptors arrive as standard input and output, and the shell moves them to their
-        // numbers.
+        // numbers. A test names another place for messages with the variable ERRORS.
         let script = match &spec.user {
-            None => r#"exec 3<&0 4>&1 0</dev/null 1>&2; exec -a "$0" "$1" "                ""#,
+            None => {
+                r#"exec 3<&0 4>&1; [ -z "$ERRORS" ] || exec 2>"$ERRORS"; exec 0</dev/null 1>&2
+                exec -a "$0" "$1" "                ""#
+            }
             Some(_) => {
                 r#"exec 3<&0 4>&1 0</dev/null 1>&2; exec setpriv --reuid="$2" --clear-groups "$1""#
             }
