@@ -99,7 +99,8 @@ impl Php {
             }
             _ => fail(&format!(
                 "`{config} {option}` does not work: install PHP's headers \
-                 (on Debian: apt install php-dev libphp-embed), or set PHP_CONFIG to a php-config"
+                 (on Debian: apt install php-dev libphp-embed; on Fedora and Alma: dnf install \
+                 php-devel php-embedded), or set PHP_CONFIG to a php-config"
             )),
         };
         let full = ask("--version");
@@ -113,22 +114,29 @@ impl Php {
 
     /// Returns the path of the library itself, whose symbols are needed.
     fn library(&self) -> PathBuf {
-        let name = format!("libphp{}.so", self.version);
+        // The name in Debian's packages, and that in Fedora's, Alma's and Remi's.
+        let names = [format!("libphp{}.so", self.version), format!("libphp-{}.so", self.version)];
         let given = env::var_os("PHP_LIBRARY").map(PathBuf::from);
-        let own = self.prefix.join("lib");
-        // In the system's directory it may belong to any version of PHP.
-        let unversioned = (own != Path::new("/usr/lib")).then(|| own.join("libphp.so"));
-        let places = SYSTEM.map(|directory| Path::new(directory).join(&name));
-        let places = [own.join(&name)].into_iter().chain(unversioned).chain(places);
+        let own = ["lib", "lib64"].map(|directory| self.prefix.join(directory));
+        let named = |directory: &Path| names.each_ref().map(|name| directory.join(name));
+        // In the system's directories it may belong to any version of PHP.
+        let is_system = self.prefix == Path::new("/usr");
+        let unversioned = own.iter().filter(|_| !is_system).map(|one| one.join("libphp.so"));
+        let places = own.iter().flat_map(|one| named(one)).chain(unversioned);
+        let mut places = given
+            .into_iter()
+            .chain(places)
+            .chain(SYSTEM.iter().flat_map(|one| named(Path::new(one))));
         println!("cargo:rerun-if-env-changed=PHP_LIBRARY");
-        match given.into_iter().chain(places).find(|path| path.exists()) {
-            Some(path) => path,
-            None => fail(&format!(
-                "{name} was not found: install PHP's embed library (on Debian: apt install \
-                 libphp{}-embed), build PHP with --enable-embed, or set PHP_LIBRARY",
+        places.find(|path| path.exists()).unwrap_or_else(|| {
+            fail(&format!(
+                "{} was not found: install PHP's embed library (on Debian: apt install \
+                 libphp{}-embed; on Fedora and Alma: dnf install php-embedded), build PHP with \
+                 --enable-embed, or set PHP_LIBRARY",
+                names.join(" or "),
                 self.version
-            )),
-        }
+            ))
+        })
     }
 }
 
