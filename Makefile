@@ -27,16 +27,17 @@ TEST_PACKAGES := apache2 ca-certificates curl phpX.Y-cgi phpX.Y-cli phpX.Y-curl 
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps \
 	redis-server strace
 LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
-# For the Debian packages, their tests, the image for containers, and its tests.
+# For the packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
 REPOSITORY_PACKAGES := apt-utils gpg gpg-agent gpgv
 TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmdebstrap
+RPM_PACKAGES := binutils git python3 rpm
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build generate quick test test-setup test-packages test-rust test-php test-tools test-demo test-differential \
-	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits oci test-oci release clean cargo
+	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits rpm test-rpm oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -52,9 +53,11 @@ help:
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
-	@echo 'make oci      the image for containers, from these packages'
+	@echo 'make rpm      the RPM packages, in the same place; those with PHP run with the PHP of this system'
+	@echo 'make oci      the image for containers, from the Debian packages'
 	@echo 'make test-limits  limits of sites under systemd, in a virtual machine (takes root)'
 	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
+	@echo 'make test-rpm tests of them in directories of their own (some take root)'
 	@echo 'make release  everything of a release, with checksums, and an apt repository signed with HOWDAH_SIGNING_KEY'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
@@ -193,6 +196,15 @@ test-limits: cargo
 	@tools/build.sh quick
 	packaging/test_limits.py --programs $(TARGET_DIR)/quick --php $(shell tools/php.sh version)
 
+rpm: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(RPM_PACKAGES)
+	packaging/rpm
+
+test-rpm: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(RPM_PACKAGES) shellcheck
+	@tools/build.sh quick
+	packaging/test_rpm.py --programs $(TARGET_DIR)/quick
+
 oci: deb
 	@tools/require.sh $(OCI_PACKAGES)
 	packaging/oci --php $(shell tools/php.sh version)
@@ -203,7 +215,7 @@ test-oci: oci
 	HOWDAH=$(TARGET_DIR)/packaging/release/howdah packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
 
 release: cargo
-	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES) $(REPOSITORY_PACKAGES)
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES) $(REPOSITORY_PACKAGES) $(RPM_PACKAGES)
 	packaging/release $(if $(SUITES),--suites "$(SUITES)")
 
 clean: cargo

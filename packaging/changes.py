@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the section of CHANGELOG.md for a version: packaging/changes.py VERSION
+"""Prints the section of CHANGELOG.md for a version.
+
+    packaging/changes.py VERSION        as it is, in Markdown
+    packaging/changes.py --rpm VERSION  as entries of the change log of an RPM package
 
 Before a version has a section of its own, that is the section of unreleased changes. Fails if it is empty.
 """
@@ -25,13 +28,22 @@ def section(text, version):
     return found.get(version) or found.get("Unreleased") or ""
 
 
+def entries(found):
+    """The items of a section as lines of a change log, without headings, links and code marks."""
+    items = re.findall(r"^- (.*(?:\n  .*)*)", found, flags=re.MULTILINE)
+    plain = (re.sub(r"\[(.*?)\]\(.*?\)", r"\1", " ".join(item.split())).replace("`", "") for item in items)
+    # rpmbuild expands macros.
+    return "\n".join(f"- {item.replace('%', '%%')}" for item in plain)
+
+
 def main():
-    if len(sys.argv) != 2:
+    *options, version = sys.argv[1:] or [None]
+    if version is None or options not in ([], ["--rpm"]):
         sys.exit(__doc__)
-    found = section((ROOT / "CHANGELOG.md").read_text(), sys.argv[1])
+    found = section((ROOT / "CHANGELOG.md").read_text(), version)
     if not found:
-        sys.exit(f"CHANGELOG.md has no changes of version {sys.argv[1]}")
-    print(f"# Howdah {sys.argv[1]}\n\n{found}")
+        sys.exit(f"CHANGELOG.md has no changes of version {version}")
+    print(entries(found) if options else f"# Howdah {version}\n\n{found}")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,10 @@ class Changes(unittest.TestCase):
     def test_a_version_without_a_section_has_the_unreleased_changes(self):
         self.assertEqual(changes.section(self.TEXT, "1.1.0"), "- new")
 
+    def test_items_are_lines_of_the_change_log_of_rpm(self):
+        text = "### Part\n\n- `a` ([A](docs/a.md)),\n  100 %.\n- b\n"
+        self.assertEqual(changes.entries(text), "- a (A), 100 %%.\n- b")
+
 
 class Version(unittest.TestCase):
     def test_it_comes_from_the_workspace(self):
