@@ -33,11 +33,12 @@ REPOSITORY_PACKAGES := apt-utils gpg gpg-agent gpgv
 TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmdebstrap
 RPM_PACKAGES := binutils git python3 rpm
+TARBALL_PACKAGES := binutils git python3
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build generate quick test test-setup test-packages test-rust test-php test-tools test-demo test-differential \
-	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits rpm test-rpm oci test-oci release clean cargo
+	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -54,10 +55,11 @@ help:
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
 	@echo 'make rpm      the RPM packages, in the same place; those with PHP run with the PHP of this system'
+	@echo 'make tarball  an archive of the server for other systems, with the source of the program that runs PHP'
 	@echo 'make oci      the image for containers, from the Debian packages'
 	@echo 'make test-limits  limits of sites under systemd, in a virtual machine (takes root)'
 	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
-	@echo 'make test-rpm tests of them in directories of their own (some take root)'
+	@echo 'make test-rpm, make test-tarball   tests of both in directories of their own (test-rpm takes root for some)'
 	@echo 'make release  everything of a release, with checksums, and an apt repository signed with HOWDAH_SIGNING_KEY'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
@@ -204,6 +206,15 @@ test-rpm: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(RPM_PACKAGES) shellcheck
 	@tools/build.sh quick
 	packaging/test_rpm.py --programs $(TARGET_DIR)/quick
+
+tarball: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(TARBALL_PACKAGES)
+	packaging/tarball
+
+test-tarball: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(TARBALL_PACKAGES) shellcheck
+	@tools/build.sh quick
+	packaging/test_tarball.py --programs $(TARGET_DIR)/quick --build
 
 oci: deb
 	@tools/require.sh $(OCI_PACKAGES)

@@ -21,13 +21,14 @@ PROGRAMS = ("howdah", "howdah-php")
 LICENSE_FILES = ("license", "licence", "copying", "copyright", "notice", "unlicense")
 
 
-def metadata():
+def metadata(directory=ROOT):
+    """Cargo's description of the workspace in a directory, for this kind of machine."""
     host = next(line.split(": ")[1] for line in
                 subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout.splitlines()
                 if line.startswith("host: "))
     command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--locked",
                f"--filter-platform={host}"]
-    return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout)
 
 
 def linked(data):

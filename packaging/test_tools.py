@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE))
 import agreement  # noqa: E402
 import changes  # noqa: E402
 import components  # noqa: E402
+import worker_source  # noqa: E402
 
 
 def output(*command):
@@ -54,6 +55,32 @@ class Changes(unittest.TestCase):
     def test_items_are_lines_of_the_change_log_of_rpm(self):
         text = "### Part\n\n- `a` ([A](docs/a.md)),\n  100 %.\n- b\n"
         self.assertEqual(changes.entries(text), "- a (A), 100 %%.\n- b")
+
+
+class WorkerSource(unittest.TestCase):
+    WORKSPACE = ('[workspace]\nmembers = ["crates/*"]\n\n[workspace.dependencies]\nused = "1"\nother = "2"\n\n'
+                 '[profile.release]\nlto = "fat"\n\n[package]\nname = "howdah"\n\n[[bin]]\nname = "howdah"\n\n'
+                 '[dependencies]\nother.workspace = true\n')
+
+    def test_the_workspace_has_the_crates_of_the_worker_alone(self):
+        text = worker_source.workspace_manifest(self.WORKSPACE, ["crates/php-worker"], {"used"})
+        self.assertEqual(tomllib.loads(text), {
+            "workspace": {"members": ["crates/php-worker"], "dependencies": {"used": "1"}},
+            "profile": {"release": {"lto": "fat"}}})
+
+    def test_a_crate_needs_nothing_for_its_tests(self):
+        text = worker_source.crate_manifest('[package]\nname = "a"\n[dependencies]\nb = "1"\n[dev-dependencies]\nc = "1"\n'
+                                            '[[bench]]\nname = "d"\n')
+        self.assertEqual(tomllib.loads(text), {"package": {"name": "a"}, "dependencies": {"b": "1"}})
+
+    def test_libraries_of_tests_are_not_needed(self):
+        def node(name, *uses):
+            return {"id": name, "deps": [{"pkg": one, "dep_kinds": [{"kind": kind}]} for one, kind in uses]}
+        packages = [{"id": name, "name": name, "source": None} for name in ("howdah-php", "sys", "cc", "tempfile", "http")]
+        nodes = [node("howdah-php", ("sys", None), ("cc", "build"), ("tempfile", "dev")), node("sys"), node("cc"),
+                 node("tempfile"), node("http")]
+        found = worker_source.needed({"packages": packages, "resolve": {"nodes": nodes}})
+        self.assertEqual(set(found), {"howdah-php", "sys", "cc"})
 
 
 class Version(unittest.TestCase):
