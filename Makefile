@@ -33,6 +33,7 @@ REPOSITORY_PACKAGES := apt-utils gpg gpg-agent gpgv
 TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmdebstrap
 RPM_PACKAGES := binutils git python3 rpm
+TEST_RPM_PACKAGES := $(RPM_PACKAGES) iproute2 mmdebstrap shellcheck
 TARBALL_PACKAGES := binutils git python3
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
@@ -203,7 +204,7 @@ rpm: cargo
 	packaging/rpm
 
 test-rpm: cargo
-	@tools/require.sh $(BUILD_PACKAGES) $(RPM_PACKAGES) shellcheck
+	@tools/require.sh $(BUILD_PACKAGES) $(TEST_RPM_PACKAGES)
 	@tools/build.sh quick
 	packaging/test_rpm.py --programs $(TARGET_DIR)/quick
 

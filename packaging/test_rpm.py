@@ -5,8 +5,8 @@
 
 DIR has howdah, howdah-sendmail and a howdah-phpX.Y for each version of PHP; that of --packages has the Debian packages
 of the same programs, with which files and modes are compared. The scripts of the packages run in a root directory that
-has a shell, and records the calls of systemctl and howdah in place of these programs. Prints a line for each test, and
-at the end how many have passed.
+has a shell, and records the calls of systemctl and howdah in place of these programs; one test installs and upgrades
+them with rpm in a machine of this release of Debian. Prints a line for each test, and at the end how many have passed.
 """
 
 import argparse
@@ -20,6 +20,12 @@ import tarfile
 import tempfile
 import traceback
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+
+import build_root  # noqa: E402
+import machine  # noqa: E402
+import test_deb  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -292,6 +298,41 @@ class Tests:
             assert system.calls() == ["systemctl daemon-reload",
                                       "howdah restart --all --control unix:/run/howdah/control.sock"]
 
+    def test_an_upgrade_under_load_loses_no_request(self):
+        # The programs are linked to the libraries of this system.
+        suite = next((suite for suite in build_root.PHP if build_root.is_this_system(suite)), None)
+        worker = f"howdah-php{build_root.PHP.get(suite)}"
+        if reason := machine.obstacle() or (worker not in self.workers and f"there is no {worker} for a Debian"):
+            raise Skip(reason)
+        php = build_root.PHP[suite]
+        root = machine.make_root(f"rpm-{suite}", suite, (*machine.SYSTEM, "rpm", f"libphp{php}-embed"))
+        with machine.Machine(root) as host:
+            host.wait_for_systemd()
+            self.rpm_in(host, "-i", self.packages, worker)
+            # Debian's presets enable every service.
+            test_deb.wait_for(lambda: "Howdah is running" in test_deb.get(host, "/")[1])
+            host.path("/srv/site").mkdir(parents=True)
+            host.path("/srv/site/index.php").write_text("<?php echo 'PHP ', PHP_VERSION;")
+            host.path("/etc/howdah/howdah.json").write_text(test_deb.SITE)
+            host.run("systemctl reload howdah")
+            test_deb.wait_for(lambda: test_deb.get(host, "/index.php")[1].startswith(f"PHP {php}."))
+            before = main_process(host)
+            load = test_deb.Load(host)
+            done = self.rpm_in(host, "-U", self.next, worker)
+            assert "was not upgraded" not in done.stdout + done.stderr, done.stderr
+            test_deb.wait_for(lambda: main_process(host) not in (before, "0"))
+            count, failures = load.end()
+            assert count and not failures, (count, failures)
+            print(f"    {count} requests during an upgrade, none failed")
+            assert host.path("/etc/howdah/howdah.json").read_text() == test_deb.SITE
+            host.run(f"rpm -e {worker} howdah")
+            assert host.run("systemctl is-active howdah", check=False).stdout.strip() != "active"
+            assert host.path("/etc/howdah/howdah.json.rpmsave").read_text() == test_deb.SITE
+
+    def rpm_in(self, host, action, packages, worker):
+        test_deb.copy(host, [packages["howdah"], packages[worker]])
+        return host.run(f"rpm {action} --nodeps /tmp/packages/*.rpm")
+
     def extension(self):
         """A package with a file of an extension of PHP."""
         spec = self.work / "extension.spec"
@@ -317,6 +358,10 @@ class Tests:
             left = {str(path.relative_to(system.directory)) for path in system.directory.rglob("*howdah*")}
             assert left == {"sbin/howdah", "etc/howdah", "etc/howdah/howdah.json.rpmsave"}, left
             assert (system.directory / "etc/howdah/sites/shop.json").exists()
+
+
+def main_process(host):
+    return host.run("systemctl show -p MainPID --value howdah").stdout.strip()
 
 
 def obstacle(arguments):
