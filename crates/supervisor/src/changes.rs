@@ -114,10 +114,11 @@ impl Changes {
         }
     }
 
-    /// Makes the change current, if one has begun.
-    pub(crate) fn commit(&mut self, now: Instant) {
+    /// Makes the change current, if one has begun. Returns the names of the applications that are
+    /// new or different.
+    pub(crate) fn commit(&mut self, now: Instant) -> Vec<String> {
         let Some(candidate) = self.candidate.as_mut().filter(|found| !found.is_committed) else {
-            return;
+            return Vec::new();
         };
         candidate.is_committed = true;
         let next = std::mem::take(&mut candidate.next);
@@ -126,6 +127,11 @@ impl Changes {
         self.former.retain(|former| former.until > now);
         self.former_generations.retain(|(_, until)| *until > now);
         self.former_generations.push_back((old.generation, now + FORMER_LIFETIME));
+        let former = &old.grants.applications;
+        let is_changed =
+            |(name, spec): &(&String, &ApplicationSpec)| former.get(*name) != Some(spec);
+        let changed = self.current.grants.applications.iter().filter(is_changed);
+        let changed = changed.map(|(name, _)| name.clone()).collect();
         for (spec_name, spec) in old.grants.applications {
             if self.current.grants.applications.get(&spec_name) != Some(&spec) {
                 let (generation, until) = (old.generation, now + FORMER_LIFETIME);
@@ -138,6 +144,7 @@ impl Changes {
         while self.former_generations.len() > MAX_FORMER {
             self.former_generations.pop_front();
         }
+        changed
     }
 
     /// Ends a change, which was committed and carried out, or has failed. Returns false if the

@@ -2,7 +2,11 @@
 //! with their first request could start is known before, from their user, their program and their
 //! directories, and those that run may lose their document roots. The router gets the troubled
 //! ones.
+//!
+//! A change of the configuration waits for a look at the applications that it has changed, and at
+//! the troubled ones. The others have their turn when it is time for all.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
@@ -23,17 +27,21 @@ const TROUBLED_INTERVAL: Duration = Duration::from_secs(4);
 /// Times of the looks at the applications.
 #[derive(Debug, Default)]
 pub(super) struct ApplicationChecks {
-    pub(super) due: Option<Instant>,
-    /// The last look has found some.
-    pub(super) has_found: bool,
+    due: Option<Instant>,
+    /// Time of the next look at all applications.
+    due_for_all: Option<Instant>,
+    /// Applications that are new or different since the last look.
+    changed: BTreeSet<String>,
+    /// Those that the last look has found.
+    troubled: BTreeSet<String>,
     /// Number of the configuration of the last look.
-    pub(super) generation: u32,
+    generation: u32,
     /// Number of the configuration of which the router was told last.
-    pub(super) told: Option<u32>,
+    told: Option<u32>,
     /// A look is in progress.
-    pub(super) is_running: bool,
+    is_running: bool,
     /// Applications whose directories do not answer.
-    pub(super) hung: Hung,
+    hung: Hung,
 }
 
 impl ApplicationChecks {
@@ -42,9 +50,33 @@ impl ApplicationChecks {
         self.due.filter(|_| !self.is_running)
     }
 
-    /// Looks again soon: the configuration or the router has changed.
+    /// Looks at all applications soon: users or the router have changed.
     pub(super) fn begin_soon(&mut self) {
         self.due = Some(Instant::now());
+        self.due_for_all = self.due;
+    }
+
+    /// Looks soon at the applications that a change has brought.
+    pub(super) fn begin_with(&mut self, changed: Vec<String>) {
+        self.due = Some(Instant::now());
+        self.changed.extend(changed);
+    }
+
+    /// Returns true if a look that begins now has a part for an application.
+    fn must_look_at(&self, name: &str, now: Instant) -> bool {
+        let is_for_all = self.due_for_all.is_some_and(|due| due <= now);
+        let has_reason = is_for_all || self.changed.contains(name) || self.troubled.contains(name);
+        has_reason && !self.hung.is_left_out(name, now)
+    }
+
+    /// Ends a look. The next one at all applications is `interval` from now at the latest; there is
+    /// none without applications.
+    fn end(&mut self, now: Instant, interval: Option<Duration>) {
+        self.is_running = false;
+        let latest = interval.map(|interval| now + interval);
+        self.due_for_all = self.due_for_all.into_iter().chain(latest).min();
+        // The configuration may have changed meanwhile.
+        self.due = self.due.into_iter().chain(self.due_for_all).min();
     }
 }
 
@@ -54,11 +86,10 @@ impl Tree {
         if self.application_checks.due().is_none_or(|due| due > now) {
             return;
         }
-        self.application_checks.due = None;
+        let checks = &self.application_checks;
         let all = self.changes.current.grants.applications.values();
-        let hung = &self.application_checks.hung;
         let mut checked: Vec<_> = all
-            .filter(|spec| !hung.is_left_out(&spec.name, now))
+            .filter(|spec| checks.must_look_at(&spec.name, now))
             .map(|spec| {
                 let mut running = self.applications.values();
                 // An application of a former configuration may finish requests.
@@ -72,9 +103,15 @@ impl Tree {
             })
             .collect();
         // Applications that may hang again come last.
-        let key = |app: &CheckedApplication| (hung.is_known(&app.spec.name), app.spec.name.clone());
+        let key = |app: &CheckedApplication| {
+            (checks.hung.is_known(&app.spec.name), app.spec.name.clone())
+        };
         checked.sort_by_cached_key(key);
-        self.application_checks.generation = self.changes.current.generation;
+        let checks = &mut self.application_checks;
+        checks.due = None;
+        checks.due_for_all = checks.due_for_all.filter(|due| *due > now);
+        checks.changed.clear();
+        checks.generation = self.changes.current.generation;
         if checked.is_empty() {
             return self.applications_checked(&checked, Ok(None));
         }
@@ -90,7 +127,6 @@ impl Tree {
     ) {
         let now = Instant::now();
         let checks = &mut self.application_checks;
-        checks.is_running = false;
         let mut troubled = match outcome {
             Ok(None) => Troubled::new(),
             Ok(Some(file)) => read(file),
@@ -98,7 +134,9 @@ impl Tree {
                 // A directory that does not answer must not hide the others. A look that could not
                 // begin is repeated later.
                 let is_known = checks.hung.add(checked, &error, &mount_points(), now);
+                checks.is_running = false;
                 checks.due = Some(if is_known { now } else { now + TROUBLED_INTERVAL });
+                checks.due_for_all = checks.due;
                 return;
             }
         };
@@ -108,10 +146,9 @@ impl Tree {
         troubled.extend(checks.hung.answered(checked, |name| known.contains_key(name)));
         let is_calm = troubled.is_empty() && checked.iter().all(|app| app.starting.is_none());
         let interval = if is_calm { INTERVAL } else { TROUBLED_INTERVAL };
-        let next = (!known.is_empty()).then(|| now + interval);
-        // The configuration may have changed meanwhile.
-        checks.due = checks.due.into_iter().chain(next).min();
-        let was_troubled = std::mem::replace(&mut checks.has_found, !troubled.is_empty());
+        checks.end(now, (!known.is_empty()).then_some(interval));
+        let names = troubled.iter().map(|(name, _)| name.clone()).collect();
+        let was_troubled = !std::mem::replace(&mut checks.troubled, names).is_empty();
         // A reload waits for the look at its configuration.
         let generation = checks.generation;
         let is_new = checks.told.replace(generation) != Some(generation);

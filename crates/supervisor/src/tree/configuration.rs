@@ -145,10 +145,10 @@ impl Tree {
         self.changes.end_saving();
         let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
-            self.changes.commit(Instant::now());
+            let changed = self.changes.commit(Instant::now());
             self.change_resources();
             self.keep_document();
-            self.application_checks.begin_soon();
+            self.application_checks.begin_with(changed);
             self.prepare_zygotes();
         }
         if self.router.is_some() {
