@@ -4,6 +4,7 @@
 //! Texts are cut: nobody can make the ring larger than its number of places says.
 
 use std::cell::{Cell, RefCell};
+use std::hint;
 use std::time::Duration;
 
 use howdah_http::exchange::SendOutcome;
@@ -221,7 +222,13 @@ impl Ring {
         if let Some(place) = places.get_mut(at) {
             place.set(number, now, request);
         }
-        self.at.set(if at + 1 == capacity { 0 } else { at + 1 });
+        let next = if at + 1 == capacity { 0 } else { at + 1 };
+        // The ring is larger than the caches of a processor: its memory is read while the next
+        // request is on its way, so that keeping that request does not wait for it.
+        if let Some(place) = places.get(next) {
+            hint::black_box((place.number, place.failure.is_some(), place.text.first().copied()));
+        }
+        self.at.set(next);
     }
 
     /// Returns the last requests of a filter, the oldest first, and the number of the last request
