@@ -76,11 +76,11 @@ class Session:
             shutil.copytree(source, root, dirs_exist_ok=True, ignore=unreadable)
         return root
 
-    def under_test(self, name, root, configuration=None, extra=""):
-        """Starts the server under test over a directory."""
+    def under_test(self, name, root, configuration=None, extra="", site=None):
+        """Starts the server under test over a directory. `site` has keys that take the place of the configuration."""
         directory = self.directory / name / "tested"
         if self.howdah and self.options.sites:
-            return self.own(servers.Howdah(self.howdah, directory, root, site={}))
+            return self.own(servers.Howdah(self.howdah, directory, root, site=site or {}))
         if self.howdah:
             return self.own(servers.Howdah(self.howdah, directory, root, configuration))
         return self.own(servers.Apache(directory, root, extra))

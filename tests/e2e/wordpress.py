@@ -48,6 +48,8 @@ class Caravan:
     name = "wordpress"
     # Makes the server's document from the address to listen on; without one, it serves the directory.
     configuration = None
+    # Keys of a site with `--sites` that say the same.
+    site = {}
 
     def __init__(self, session):
         self.session = session
@@ -60,7 +62,7 @@ class Caravan:
         sample.write_text(sample.read_text().replace(
             "/* Add any custom values", CONSTANTS + "/* Add any custom values"))
         machine.give_away(self.root)
-        self.server = session.under_test(self.name, self.root, self.configuration)
+        self.server = session.under_test(self.name, self.root, self.configuration, site=self.site)
         self.own = f"127.0.0.1:{self.server.port}"
         self.base = f"http://{self.own}"
         self.photograph = session.directory / "dunes.jpg"

@@ -47,6 +47,7 @@ class Cached(wordpress.Caravan):
     """A WordPress site with a cache."""
 
     name = "wordpress_cache"
+    site = {"cache": "wordpress"}
 
     def configuration(self, address):
         """The document of the cached site."""
@@ -149,6 +150,7 @@ class Cached(wordpress.Caravan):
         """Starts a server of the same files and database without a cache."""
         if not self.session.howdah:
             return self.session.oracle(self.name, self.root)
+        site = {} if self.session.options.sites else None
         return self.session.own(servers.Howdah(
             self.session.howdah, self.session.directory / self.name / "uncached", self.root,
-            lambda address: self.document(address, False)))
+            lambda address: self.document(address, False), site=site))
