@@ -81,6 +81,8 @@ class Dashboard:
         own = re.match(r"http://([^/]+)/", self.page.links()[0])[1]
         self.base = f"http://{own}/"
         self.user = self.watched(self.browser.visitor(own))
+        # Its page would miss its server during the next application.
+        self.ends.callback(self.user.context.close)
         with step("dashboard: a link logs in once, and leaves no code in the history", needed=True):
             self.log_in()
         with step("dashboard: six faults among thirty sites are named"):
