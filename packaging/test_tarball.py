@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -128,9 +129,9 @@ class Tests:
         self.number += 1
         return self.work / f"destination{self.number}"
 
-    def install(self, destination, *arguments, unpacked=None, check=True):
+    def install(self, destination, *arguments, unpacked=None, check=True, variables=None):
         done = subprocess.run(["sh", (unpacked or self.unpacked) / "install.sh", "--destdir", destination, *arguments],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, env=os.environ | (variables or {}))
         assert not check or not done.returncode, done.stdout + done.stderr
         return done
 
@@ -296,6 +297,64 @@ class Tests:
             files = {str(path.relative_to(destination)) for path in destination.rglob("*") if not path.is_dir()}
             assert files == (set() if purge else {"etc/howdah/howdah.json", "etc/howdah/sites/shop.json"}), files
 
+    def test_a_removal_leaves_what_others_have_installed(self):
+        destination = self.destination()
+        page = destination / PREFIX / "share/man/man1/howdah.1.gz"
+        page.parent.mkdir(parents=True)
+        shutil.copy(self.unpacked / "root/usr/share/man/man1/howdah.1.gz", page)
+        self.install(destination, "--yes")
+        link = destination / PREFIX / "bin/howdah"
+        link.unlink()
+        link.write_text("of somebody")
+        self.install(destination, "--uninstall", "--yes")
+        assert page.exists() and link.read_text() == "of somebody"
+
+    def test_an_installation_that_ends_early_is_removed_or_done_again(self):
+        tools = self.work / "tools"
+        tools.mkdir()
+        (tools / "mv").write_text('#!/bin/sh\ncase $* in */howdah-sendmail) exit 1 ;; esac\nexec /bin/mv "$@"\n')
+        (tools / "mv").chmod(0o755)
+        path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        for following in (("--uninstall", "--yes"), ("--yes",)):
+            destination = self.destination()
+            destination.mkdir()
+            done = self.install(destination, "--yes", check=False, variables=path)
+            assert done.returncode and (destination / PROGRAMS / "howdah").exists(), done
+            assert not list(destination.rglob("*.tmp"))
+            self.install(destination, *following)
+            left = [path for path in destination.rglob("*") if not path.is_dir()]
+            assert len(left) == len(set(left)) and bool(left) == (following[0] == "--yes"), left
+        whole = self.destination()
+        self.install(whole, "--yes")
+        assert content(destination).keys() == content(whole).keys()
+
+    def test_a_question_that_is_interrupted_leaves_nothing(self):
+        temporary = self.work / "temporary"
+        temporary.mkdir()
+        terminal, other = pty.openpty()
+        process = subprocess.Popen(["sh", self.unpacked / "install.sh", "--destdir", self.destination()], stdin=other,
+                                   stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)})
+        os.close(other)
+        for line in process.stdout:
+            if line.startswith("note"):
+                break
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        os.close(terminal)
+        assert process.returncode == 130 and not list(temporary.iterdir()), process.returncode
+
+    def test_a_second_installation_elsewhere_is_refused(self):
+        destination = self.destination()
+        self.install(destination, "--yes")
+        before = content(destination)
+        done = self.install(destination, "--yes", "--prefix", "/opt/howdah", check=False)
+        assert done.returncode == 1 and "is installed with --prefix /usr/local" in done.stderr, done
+        assert content(destination) == before
+
+    def test_an_empty_directory_name_is_refused(self):
+        done = self.install("", "--yes", check=False)
+        assert done.returncode == 1 and "--destdir needs a directory" in done.stderr, done
+
     def test_a_removal_of_nothing_says_so(self):
         done = self.install(self.destination(), "--uninstall", "--yes", check=False)
         assert done.returncode == 1 and "nothing is installed" in done.stderr, done
@@ -339,6 +398,22 @@ class Tests:
         done = subprocess.run([cargo, "metadata", "--format-version=1", "--locked", "--offline"], cwd=worker,
                               env=self.without_cache(), capture_output=True, text=True)
         assert not done.returncode, done.stderr
+
+    def test_the_build_obeys_no_files_above_the_archive(self):
+        """Cargo and rustup look for files in the directory in which they run, and in those above."""
+        unpacked = self.unpack()
+        tools = unpacked.parent / "tools"
+        tools.mkdir()
+        for name, text in {"php-config": "echo 8.2.1", "cargo": 'pwd; echo "$PHP_CONFIG" "$@"; exit 3'}.items():
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tools / name).chmod(0o755)
+        done = subprocess.run(["sh", unpacked / "build-worker.sh", "tools/php-config"], cwd=unpacked.parent,
+                              env=os.environ | {"CARGO": "tools/cargo"}, capture_output=True, text=True)
+        directory, command = done.stdout.splitlines()
+        assert done.returncode == 3 and directory == "/", done
+        assert command.startswith(f"{tools}/php-config build "), command
+        for option in (f"--manifest-path {unpacked}/worker/Cargo.toml", f"--config {unpacked}/worker/.cargo/config.toml"):
+            assert option in command, command
 
     def test_the_worker_is_built_without_a_network(self):
         if not self.arguments.build:

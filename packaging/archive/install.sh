@@ -2,6 +2,8 @@
 # Installs Howdah from an unpacked archive, or removes it.
 set -eu
 umask 022
+# With it, cd prints directories.
+unset CDPATH
 
 usage() {
     cat <<'END'
@@ -36,7 +38,8 @@ purge=
 without_php=
 while [ $# -gt 0 ]; do
     case $1 in
-        --prefix | --destdir) [ $# -ge 2 ] || fail "$1 needs a directory" ;;
+        # An empty variable of a build script must not mean this system.
+        --prefix | --destdir) [ -n "${2:-}" ] || fail "$1 needs a directory" ;;
     esac
     case $1 in
         --prefix) prefix=$2 && shift ;;
@@ -70,8 +73,20 @@ service=
 [ -n "$destdir" ] || [ ! -d /run/systemd/system ] || service=1
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Removes temporary files; those in destinations are left if the installation did not end.
+clean_up() {
+    while read -r file; do
+        rm -f "$file"
+    done <"$work/temporary"
+    rm -rf "$work"
+}
 : >"$work/steps"
+: >"$work/temporary"
+trap clean_up EXIT
+# dash runs the command of EXIT only if the shell ends by itself.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 step() {
     printf '%-10s %s\n' "$1" "$2" >>"$work/steps"
 }
@@ -85,7 +100,7 @@ sum() {
 
 # Prints the checksum with which a file was installed; nothing if it was not.
 recorded() {
-    [ ! -e "$destdir$manifest" ] || sed -n "s|^\([0-9a-f]*\)  $1\$|\1|p" "$destdir$manifest"
+    [ ! -e "$destdir$manifest" ] || sed -n "s|^\([0-9a-f]*\)  $1\$|\1|p" "$destdir$manifest" | tail -n 1
 }
 
 # Prints the files that were installed.
@@ -165,6 +180,20 @@ stage_all() {
     stage "$here/root/usr/lib/tmpfiles.d/howdah.conf" /etc/tmpfiles.d/howdah.conf 644
 }
 
+# Fails if Howdah was installed in another way: both would have the same units, configuration and state.
+refuse_another_installation() {
+    [ ! -e "$destdir$manifest" ] || return 0
+    unit=/lib/systemd/system/howdah.service
+    for file in "$unit" "/usr$unit"; do
+        [ -n "$destdir" ] || [ ! -e "$file" ] || fail "$file belongs to a package of Howdah: remove that package first"
+    done
+    unit=$destdir/etc/systemd/system/howdah.service
+    [ -e "$unit" ] || return 0
+    other=$(sed -n 's|^ExecStart=\(/.*\)/bin/howdah serve.*|\1|p' "$unit")
+    [ ! -e "$destdir$other/libexec/howdah/installed.sha256" ] ||
+        fail "Howdah is installed with --prefix $other: use that, or remove it first (--uninstall --prefix $other)"
+}
+
 # Writes a line "ACTION PATH" for each file to $work/plan.
 plan_files() {
     while read -r file; do
@@ -174,6 +203,8 @@ plan_files() {
             action=install
         elif cmp -s "$work/tree$file" "$target"; then
             action=same
+            # A removal leaves what another package has installed.
+            [ -n "$(recorded "$file")" ] || action=other
         else
             case $file in
                 /etc/*) ! is_changed "$file" || action=beside ;;
@@ -206,42 +237,60 @@ no ${file##*/} of this one: build it with ./build-worker.sh, or remove it with -
     done <"$work/dropped"
 }
 
+# Prints a line of the manifest for each file with one of the actions, with the checksum of the file as it is in this
+# archive: a changed one stays changed.
+lines_of() {
+    while read -r action file; do
+        case " $* " in
+            *" $action "*) echo "$(sum "$work/tree$file")  $file" ;;
+        esac
+    done <"$work/plan"
+}
+
 install_files() {
     : >"$work/made"
     [ ! -e "$destdir$made" ] || cp "$destdir$made" "$work/made"
     while read -r action file; do
         target=$destdir$file
         case $action in
-            same) continue ;;
+            same | other) continue ;;
             beside) target=$target.new ;;
         esac
         make "${file%/*}"
-        # A running program keeps its file, and a configuration is never read half.
+        echo "$target.tmp" >>"$work/temporary"
         cp -p "$work/tree$file" "$target.tmp"
-        mv -f "$target.tmp" "$target"
+        echo "$target" >>"$work/targets"
     done <"$work/plan"
     make "$prefix/bin"
+    make "$programs"
+    for directory in /etc/howdah/sites /etc/howdah/servers; do
+        [ -d "$destdir$directory" ] || { make "$directory" && chmod 750 "$destdir$directory"; }
+    done
+    # Before the first file: an installation that ends early can be removed, or done again.
+    LC_ALL=C sort -u "$work/made" >"$destdir$made.tmp"
+    mv "$destdir$made.tmp" "$destdir$made"
+    [ ! -e "$destdir$manifest" ] || cp "$destdir$manifest" "$work/manifest"
+    lines_of install >>"$work/manifest"
+    cp "$work/manifest" "$destdir$manifest.tmp"
+    mv "$destdir$manifest.tmp" "$destdir$manifest"
+    # A running program keeps its file, and a configuration is never read half.
+    [ ! -e "$work/targets" ] || while read -r target; do
+        mv -f "$target.tmp" "$target"
+    done <"$work/targets"
     ln -sfn ../libexec/howdah/howdah "$destdir$prefix/bin/howdah"
     while read -r file; do
         rm -f "$destdir$file"
     done <"$work/dropped"
-    for directory in /etc/howdah/sites /etc/howdah/servers; do
-        [ -d "$destdir$directory" ] || { make "$directory" && chmod 750 "$destdir$directory"; }
-    done
-    while read -r action file; do
-        # The checksum of the file as it is in this archive: a changed one stays changed.
-        echo "$(sum "$work/tree$file")  $file"
-    done <"$work/plan" >"$destdir$manifest.tmp"
+    lines_of install replace beside same >"$destdir$manifest.tmp"
     mv "$destdir$manifest.tmp" "$destdir$manifest"
-    LC_ALL=C sort -u "$work/made" >"$destdir$made.tmp"
-    mv "$destdir$made.tmp" "$destdir$made"
 }
 
 install_all() {
-    "$here/root/usr/bin/howdah" --version >/dev/null || fail "the server does not run here. It needs Linux on @ARCH@ with \
-glibc @GLIBC@ or newer: ldd --version prints the version of this system"
-    stage_all
     require_root
+    "$here/root/usr/bin/howdah" --version >/dev/null || fail "the server does not run here. It needs Linux on @ARCH@ with \
+glibc @GLIBC@ or newer (ldd --version prints the version of this system), and a file system without the option noexec"
+    refuse_another_installation
+    stage_all
     plan_files
     for directory in /etc/howdah/sites /etc/howdah/servers; do
         [ -d "$destdir$directory" ] || step directory "$destdir$directory (mode 750)"
@@ -297,6 +346,7 @@ uninstall_all() {
     [ -e "$destdir$manifest" ] || fail "$destdir$manifest is missing: nothing is installed with --prefix $prefix"
     require_root
     : >"$work/removed"
+    : >"$work/directories"
     if [ -n "$service" ]; then
         step run "systemctl disable --now howdah.socket howdah.service and all howdah@ services"
     fi
@@ -320,7 +370,10 @@ uninstall_all() {
         step remove "$destdir$file"
         echo "$file" >>"$work/removed"
     done <"$work/files"
-    step remove "$destdir$prefix/bin/howdah"
+    if [ "$(readlink "$destdir$prefix/bin/howdah")" = ../libexec/howdah/howdah ]; then
+        step remove "$destdir$prefix/bin/howdah"
+        echo "$prefix/bin/howdah" >>"$work/removed"
+    fi
     step remove "$destdir$manifest"
     step remove "$destdir$made"
     step remove "the directories that the installation has made, if they are empty"
@@ -345,8 +398,8 @@ uninstall_all() {
         systemctl --quiet --no-reload disable howdah.socket howdah.service howdah@.service || true
     fi
     # The deepest directories first.
-    LC_ALL=C sort -r "$destdir$made" >"$work/directories"
-    printf '%s\n' "$prefix/bin/howdah" "$manifest" "$made" >>"$work/removed"
+    [ ! -e "$destdir$made" ] || LC_ALL=C sort -r "$destdir$made" >"$work/directories"
+    printf '%s\n' "$manifest" "$made" >>"$work/removed"
     while read -r file; do
         rm -f "$destdir$file"
     done <"$work/removed"
