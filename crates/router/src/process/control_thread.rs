@@ -213,8 +213,9 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Waits until the supervisor has looked at the applications of this configuration, so that the
-    /// outcome of a reload names those that could not start with their first request.
+    /// Waits until the supervisor has looked at the new, changed and troubled applications of this
+    /// configuration, so that the outcome of a reload names those that could not start with their
+    /// first request.
     pub(super) async fn wait_for_look(&mut self, generation: u32) -> Result<(), String> {
         let deadline = Instant::now() + LOOK_TIMEOUT;
         while self.pools.looked_at != Some(generation) && !self.is_hurried {
