@@ -3,8 +3,9 @@
 //! directories, and those that run may lose their document roots. The router gets the troubled
 //! ones.
 //!
-//! A change of the configuration waits for a look at the applications that it has changed, and at
-//! the troubled ones. The others have their turn when it is time for all.
+//! A change of the configuration waits for a look. If there are many applications, that look is at
+//! those that the change has brought and at the troubled ones; the others have their turn when it is
+//! time for all.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval while an application is troubled.
 const TROUBLED_INTERVAL: Duration = Duration::from_secs(4);
+
+/// Number of applications that are looked at whatever the reason of a look is: it takes a fraction of
+/// a millisecond for each.
+const MAX_AT_ONCE: usize = 100;
 
 /// Times of the looks at the applications.
 #[derive(Debug, Default)]
@@ -62,11 +67,19 @@ impl ApplicationChecks {
         self.changed.extend(changed);
     }
 
-    /// Returns true if a look that begins now has a part for an application.
-    fn must_look_at(&self, name: &str, now: Instant) -> bool {
-        let is_for_all = self.due_for_all.is_some_and(|due| due <= now);
+    /// Returns true if a look that begins now is also at an application, one of `count`.
+    fn must_look_at(&self, name: &str, count: usize, now: Instant) -> bool {
+        let is_for_all = count <= MAX_AT_ONCE || self.due_for_all.is_some_and(|due| due <= now);
         let has_reason = is_for_all || self.changed.contains(name) || self.troubled.contains(name);
         has_reason && !self.hung.is_left_out(name, now)
+    }
+
+    /// Begins a look at applications of this configuration.
+    fn begin(&mut self, generation: u32, now: Instant) {
+        self.due = None;
+        self.due_for_all = self.due_for_all.filter(|due| *due > now);
+        self.changed.clear();
+        self.generation = generation;
     }
 
     /// Ends a look. The next one at all applications is `interval` from now at the latest; there is
@@ -87,9 +100,10 @@ impl Tree {
             return;
         }
         let checks = &self.application_checks;
-        let all = self.changes.current.grants.applications.values();
+        let all = &self.changes.current.grants.applications;
         let mut checked: Vec<_> = all
-            .filter(|spec| checks.must_look_at(&spec.name, now))
+            .values()
+            .filter(|spec| checks.must_look_at(&spec.name, all.len(), now))
             .map(|spec| {
                 let mut running = self.applications.values();
                 // An application of a former configuration may finish requests.
@@ -107,11 +121,7 @@ impl Tree {
             (checks.hung.is_known(&app.spec.name), app.spec.name.clone())
         };
         checked.sort_by_cached_key(key);
-        let checks = &mut self.application_checks;
-        checks.due = None;
-        checks.due_for_all = checks.due_for_all.filter(|due| *due > now);
-        checks.changed.clear();
-        checks.generation = self.changes.current.generation;
+        self.application_checks.begin(self.changes.current.generation, now);
         if checked.is_empty() {
             return self.applications_checked(&checked, Ok(None));
         }
@@ -174,5 +184,69 @@ impl Tree {
         );
         self.log.write(Level::Notice, line);
         app.terminate(Some(&format!("{file} has changed since its start began")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: usize = MAX_AT_ONCE + 1;
+
+    fn later(seconds: u64) -> Instant {
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_change_is_followed_by_a_look_at_what_it_has_brought_and_later_at_all() {
+        let mut checks = ApplicationChecks::default();
+        checks.begin_soon();
+        let now = later(1);
+        assert!(checks.due().is_some_and(|due| due <= now));
+        assert!(checks.must_look_at("old", MANY, now), "the first look is at all");
+        checks.begin(1, now);
+        checks.troubled.insert("troubled".to_owned());
+        checks.end(now, Some(INTERVAL));
+        checks.begin_with(vec!["new".to_owned()]);
+        assert!(checks.due().is_some_and(|due| due <= now));
+        for (name, is_looked_at) in [("new", true), ("troubled", true), ("old", false)] {
+            assert_eq!(checks.must_look_at(name, MANY, now), is_looked_at, "{name}");
+            assert!(checks.must_look_at(name, MAX_AT_ONCE, now), "of few, each is looked at");
+        }
+        // Changes one after the other keep nobody from its turn.
+        for second in 1..INTERVAL.as_secs() {
+            let now = now + Duration::from_secs(second);
+            assert!(!checks.must_look_at("old", MANY, now));
+            checks.begin(2, now);
+            checks.end(now, Some(INTERVAL));
+            checks.begin_with(Vec::new());
+        }
+        assert!(checks.must_look_at("old", MANY, now + INTERVAL));
+    }
+
+    #[test]
+    fn a_change_during_a_look_is_followed_by_another_look() {
+        let (mut checks, now) = (ApplicationChecks::default(), later(1));
+        checks.begin_soon();
+        checks.begin(1, now);
+        checks.is_running = true;
+        checks.begin_with(vec!["new".to_owned()]);
+        assert_eq!(checks.due(), None);
+        checks.end(now, Some(INTERVAL));
+        assert!(checks.due().is_some_and(|due| due <= now));
+        assert!(checks.must_look_at("new", MANY, now) && !checks.must_look_at("old", MANY, now));
+    }
+
+    #[test]
+    fn nothing_is_due_once_all_applications_are_gone() {
+        let (mut checks, now) = (ApplicationChecks::default(), later(1));
+        checks.begin_soon();
+        checks.begin(1, now);
+        checks.end(now, None);
+        assert_eq!(checks.due(), None);
+        checks.begin_with(vec!["new".to_owned()]);
+        checks.begin(2, now);
+        checks.end(now, Some(INTERVAL));
+        assert_eq!(checks.due(), Some(now + INTERVAL), "all of them are due then");
     }
 }
