@@ -193,19 +193,21 @@ fn a_field_for_shared_caches_counts_in_place_of_cache_control() {
 
 #[test]
 fn ages_add_up() {
-    for (fields, least) in [
-        ("Age: 100".to_owned(), 100),
-        (format!("Date: {}", date(-50)), 50),
-        (format!("Date: {}|Age: 20", date(-50)), 50),
-        (format!("Date: {}|Age: 100", date(-50)), 100),
-        (format!("Date: {}", date(500)), 0),
-        ("Age: 0100".to_owned(), 100),
+    for (dated, more, least) in [
+        (None, "Age: 100", 100),
+        (Some(-50), "", 50),
+        (Some(-50), "|Age: 20", 50),
+        (Some(-50), "|Age: 100", 100),
+        (Some(500), "", 0),
+        (None, "Age: 0100", 100),
     ] {
+        let dated = dated.map_or(String::new(), |offset| format!("Date: {}", date(offset)));
+        let fields = format!("{dated}{more}");
         let (_, server) =
             stored_then(&format!("Cache-Control: max-age=600|{fields}"), |_, _| page("", "new"));
         let second = get(&server, "/", "");
         assert!(is_hit(&second), "{fields}");
-        assert!((least..least + 5).contains(&age(&second)), "{fields}: {}", age(&second));
+        assert!((least..least + 15).contains(&age(&second)), "{fields}: {}", age(&second));
         let status = second.field("Cache-Status").unwrap().to_owned();
         assert!(status.contains(&format!("ttl={}", 600 - age(&second))), "{status}");
     }

@@ -450,6 +450,8 @@ fn the_grammar_of_a_site_for_another_machine_is_checked_without_its_directories(
         let file = directory.path().join("shop.json");
         fs::write(&file, text.to_string()).unwrap();
         let mut command = Command::new(programs::howdah());
+        // Other servers of this machine are not asked.
+        command.env("HOWDAH_RUNTIME_DIR", directory.path());
         command.args(["site", "--config"]).arg(&document).arg("check");
         programs::run(command.args(options).arg("--file").arg(file))
     };
