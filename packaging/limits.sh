@@ -84,12 +84,12 @@ all() {
     is "$1: blog: cpu.max" "$(cat "$groups/blog/cpu.max")" "50000 100000"
     howdah status >/tmp/status 2>&1
     is "$1: status" "$(grep -c 'by control group' /tmp/status)" 2
-    # The bombs have left programs. Former processes answer until the new ones have started.
-    get shop/calm >/dev/null
-    former=$(cat /tmp/body)
+    # The bombs have left programs. Former processes answer until the new ones have started, whose ids are
+    # higher: the last field is the id of the newest process.
+    newest=$(cut -d ' ' -f 5 /proc/loadavg)
     howdah restart --all >/dev/null 2>&1
     tries=0
-    while [ "$(get shop/calm)" != 200 ] || [ "$(cat /tmp/body)" = "$former" ]; do
+    while [ "$(get shop/calm)" != 200 ] || [ "$(cat /tmp/body)" -le "$newest" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 60 ] || break
         sleep 1
