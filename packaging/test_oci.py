@@ -20,10 +20,14 @@ import sys
 import tarfile
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import runner  # noqa: E402
+
+# Tests whose names contain this.
+ONLY = os.environ.get("ONLY", "")
 # The modules and schemas that packaging/schemas installs.
 SCHEMAS = HERE.parent / ".build" / "schemas"
 # The largest size of the compressed image.
@@ -37,10 +41,6 @@ GET = ("import http.client as h, sys; c = h.HTTPConnection('127.0.0.1', 8080, ti
 # Whether the control groups are of version 2 only. crun refuses hybrid ones, also without a manager of them.
 IS_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers").exists()
 RUNTIME = next((name for name in (("crun", "runc") if IS_UNIFIED else ("runc",)) if shutil.which(name)), None)
-
-
-class Skip(Exception):
-    """The reason for which a test cannot run here."""
 
 
 def obstacle():
@@ -314,7 +314,7 @@ def module(name):
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise Skip(f"there is no Python module {name}; packaging/schemas installs it") from None
+        raise runner.Skip(f"there is no Python module {name}; packaging/schemas installs it") from None
 
 
 class Containerfile:
@@ -374,7 +374,7 @@ class ExampleTests:
         validate, error = module("jsonschema").validate, module("jsonschema").ValidationError
         found = [*SCHEMAS.glob("lib/python*/site-packages/compose/config/compose_spec.json")]
         if not found:
-            raise Skip("there is no schema of Compose; packaging/schemas installs it")
+            raise runner.Skip("there is no schema of Compose; packaging/schemas installs it")
         schema = json.loads(found[0].read_text())
         validate(document, schema)
         for change in ({"read_olny": True}, {"read_only": "perhaps"}):
@@ -386,7 +386,7 @@ class ExampleTests:
         built = HERE.parent / "target/debug/howdah"
         howdah = os.environ.get("HOWDAH") or shutil.which("howdah") or (str(built) if built.exists() else None)
         if not howdah:
-            raise Skip("there is no howdah; name it with HOWDAH=PATH")
+            raise runner.Skip("there is no howdah; name it with HOWDAH=PATH")
         for document in self.documents("kubernetes.yaml"):
             for text in document.get("data", {}).values() if document["kind"] == "ConfigMap" else ():
                 subprocess.run([howdah, "check", "--syntax"], input=text, text=True, check=True, capture_output=True)
@@ -439,36 +439,17 @@ def refuses(error, function, *arguments, **options):
     raise AssertionError(f"{function.__name__} accepts {arguments[0]}")
 
 
-def run(suite):
-    passed = failed = 0
-    chosen = os.environ.get("ONLY", "")
-    for name in [name for name in dir(suite) if name.startswith("test_") and chosen in name]:
-        try:
-            getattr(suite, name)()
-        except Skip as reason:
-            print(f"skipped: {name}: {reason}")
-            passed += 1
-        except Exception:
-            traceback.print_exc(file=sys.stdout)
-            print(f"test {name} ... FAILED", flush=True)
-            failed += 1
-        else:
-            print(f"test {name} ... ok", flush=True)
-            passed += 1
-    return passed, failed
-
-
 def main():
     if len(sys.argv) > 2:
         sys.exit(__doc__)
-    passed, failed = run(ExampleTests())
+    passed, failed = runner.run(ExampleTests(), ONLY)
     if len(sys.argv) == 2 and (reason := obstacle()):
         print(f"skipped: {Path(sys.argv[1]).name}: {reason}")
         passed += 1
     elif len(sys.argv) == 2:
         image = Image(sys.argv[1])
         try:
-            more = run(ImageTests(image))
+            more = runner.run(ImageTests(image), ONLY)
         finally:
             image.end()
         passed, failed = passed + more[0], failed + more[1]

@@ -18,13 +18,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import traceback
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 
 import build_root  # noqa: E402
 import machine  # noqa: E402
+import runner  # noqa: E402
 import test_deb  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -45,10 +45,6 @@ esac
 """,
     "systemd-sysusers": "", "systemd-tmpfiles": "", "howdah": "",
 }
-
-
-class Skip(Exception):
-    """The reason for which a test cannot run here."""
 
 
 def output(*command, **options):
@@ -160,7 +156,7 @@ class Tests:
 
     def system(self):
         if os.geteuid() != 0:
-            raise Skip("it takes root")
+            raise runner.Skip("it takes root")
         return System()
 
     def test_there_is_a_package_for_each_program(self):
@@ -178,11 +174,11 @@ class Tests:
 
     def test_files_and_modes_are_those_of_the_debian_packages(self):
         if not self.arguments.packages:
-            raise Skip("--packages names no Debian packages")
+            raise runner.Skip("--packages names no Debian packages")
         for name, path in self.packages.items():
             debs = sorted(Path(self.arguments.packages).glob(f"{name}_*.deb"))
             if not debs:
-                raise Skip(f"{self.arguments.packages} has no package {name}")
+                raise runner.Skip(f"{self.arguments.packages} has no package {name}")
             debian, rpm = debian_files(debs[0]), files(path)
             # Directories of the system belong to no RPM package.
             missing = {file for file in debian if not DEBIAN_ONLY.fullmatch(file) and file not in rpm
@@ -239,7 +235,7 @@ class Tests:
 
     def test_an_empty_root_has_the_files(self):
         if os.geteuid() != 0:
-            raise Skip("it takes root")
+            raise runner.Skip("it takes root")
         with tempfile.TemporaryDirectory() as root:
             (Path(root) / "etc").mkdir()
             (Path(root) / "etc/group").write_text("root:x:0:\nadm:x:4:\n")
@@ -303,7 +299,7 @@ class Tests:
         suite = next((suite for suite in build_root.PHP if build_root.is_this_system(suite)), None)
         worker = f"howdah-php{build_root.PHP.get(suite)}"
         if reason := machine.obstacle() or (worker not in self.workers and f"there is no {worker} for a Debian"):
-            raise Skip(reason)
+            raise runner.Skip(reason)
         php = build_root.PHP[suite]
         root = machine.make_root(f"rpm-{suite}", suite, (*machine.SYSTEM, "rpm", f"libphp{php}-embed"))
         with machine.Machine(root) as host:
@@ -380,30 +376,14 @@ def main():
     parser.add_argument("--packages", type=Path)
     parser.add_argument("--only", default="", help="tests whose name contains this")
     arguments = parser.parse_args()
-    names = [name for name in vars(Tests) if name.startswith("test_") and arguments.only in name]
-    passed = failed = 0
     if reason := obstacle(arguments):
-        for name in names:
+        for name in runner.names(Tests, arguments.only):
             print(f"skipped: {name}: {reason}")
         print("0 passed, 0 failed")
         return 0
     with tempfile.TemporaryDirectory() as work:
         tests = Tests(arguments, Path(work))
-        for name in names:
-            try:
-                getattr(tests, name)()
-            except Skip as reason:
-                print(f"skipped: {name}: {reason}", flush=True)
-                # As in the other suites: tools/ci.py subtracts it.
-                passed += 1
-                continue
-            except Exception:
-                failed += 1
-                traceback.print_exc(file=sys.stdout)
-                print(f"test {name} ... FAILED", flush=True)
-                continue
-            passed += 1
-            print(f"test {name} ... ok", flush=True)
+        passed, failed = runner.run(tests, arguments.only)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

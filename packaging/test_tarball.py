@@ -20,8 +20,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import runner  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 PREFIX = "usr/local"
@@ -72,10 +74,6 @@ find /etc /usr/local /var/lib/howdah /var/log/howdah -xdev -path '*howdah*' 2>/d
 """
 
 
-class Skip(Exception):
-    """The reason for which a test cannot run here."""
-
-
 def build(programs, out):
     """Builds the archive in a directory of its own, and returns its file."""
     with tempfile.TemporaryDirectory() as target:
@@ -122,7 +120,7 @@ class Tests:
     def worker(self):
         found = sorted(Path(self.arguments.programs).glob("howdah-php[0-9]*"))
         if not found:
-            raise Skip(f"{self.arguments.programs} has no program that runs PHP")
+            raise runner.Skip(f"{self.arguments.programs} has no program that runs PHP")
         return found[0]
 
     def destination(self):
@@ -149,7 +147,7 @@ class Tests:
 
     def test_scripts_have_no_findings_of_shellcheck(self):
         if not shutil.which("shellcheck"):
-            raise Skip("there is no shellcheck")
+            raise runner.Skip("there is no shellcheck")
         scripts = [self.unpacked / "install.sh", self.unpacked / "build-worker.sh"]
         done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
         assert not done.returncode, done.stdout
@@ -217,7 +215,7 @@ class Tests:
         self.install(destination, "--yes", unpacked=unpacked)
         worker = destination / PROGRAMS / self.worker().name
         if subprocess.run([worker, "--version"], capture_output=True).returncode:
-            raise Skip("this system has not the PHP of the program")
+            raise runner.Skip("this system has not the PHP of the program")
         shown = subprocess.run([destination / PREFIX / "bin/howdah", "version"], capture_output=True, text=True).stdout
         assert f"({worker})" in shown, shown
 
@@ -361,13 +359,13 @@ class Tests:
 
     def test_in_a_system_it_makes_the_user_and_replaces_running_servers(self):
         if os.geteuid() != 0:
-            raise Skip("it takes root")
+            raise runner.Skip("it takes root")
         unpacked = self.unpack()
         program = unpacked / "root/usr/bin/howdah"
         program.write_text('#!/bin/sh\n[ "$1" = --version ] || echo "howdah $*" >>/calls\n')
         done = self.in_overlay("true", unpacked)
         if done.returncode:
-            raise Skip(f"file systems over others are not permitted here: {done.stderr.strip()}")
+            raise runner.Skip(f"file systems over others are not permitted here: {done.stderr.strip()}")
         done = self.in_overlay(f"{WHOLE_LIFE}\ncat /calls", unpacked)
         replaced = "systemctl daemon-reload"
         stopped = ["systemctl stop howdah.socket howdah.service howdah@*.service",
@@ -389,7 +387,7 @@ class Tests:
         """Cargo reads the manifests of all libraries, without a cache and a network."""
         cargo = shutil.which(os.environ.get("CARGO", "cargo"))
         if not cargo:
-            raise Skip("there is no cargo")
+            raise runner.Skip("there is no cargo")
         worker = self.unpacked / "worker"
         for name in ("LICENSE", "Cargo.lock", "crates/php-worker/shim/sapi.c", "vendor/rustix-*/LICENSE-MIT"):
             assert list(worker.glob(name)), name
@@ -417,7 +415,7 @@ class Tests:
 
     def test_the_worker_is_built_without_a_network(self):
         if not self.arguments.build:
-            raise Skip("it takes minutes; --build runs it")
+            raise runner.Skip("it takes minutes; --build runs it")
         unpacked = self.unpack()
         command = ["sh", unpacked / "build-worker.sh"]
         if os.geteuid() == 0 and shutil.which("unshare"):
@@ -451,30 +449,14 @@ def main():
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--only", default="", help="tests whose name contains this")
     arguments = parser.parse_args()
-    names = [name for name in vars(Tests) if name.startswith("test_") and arguments.only in name]
-    passed = failed = 0
     if reason := obstacle(arguments):
-        for name in names:
+        for name in runner.names(Tests, arguments.only):
             print(f"skipped: {name}: {reason}")
         print("0 passed, 0 failed")
         return 0
     with tempfile.TemporaryDirectory() as work:
         tests = Tests(arguments, Path(work))
-        for name in names:
-            try:
-                getattr(tests, name)()
-            except Skip as reason:
-                print(f"skipped: {name}: {reason}", flush=True)
-                # As in the other suites: tools/ci.py subtracts it.
-                passed += 1
-                continue
-            except Exception:
-                failed += 1
-                traceback.print_exc(file=sys.stdout)
-                print(f"test {name} ... FAILED", flush=True)
-                continue
-            passed += 1
-            print(f"test {name} ... ok", flush=True)
+        passed, failed = runner.run(tests, arguments.only)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
