@@ -7,8 +7,13 @@
 //! or a malformed one. So a request that nobody asks for its trace costs only the rules, and all
 //! that ask get the same ids.
 
+use howdah_text::hex;
+
 use crate::message::{Request, keyed_hash};
 use crate::trace_context::{Parent, SAMPLED, SpanId, TRACEPARENT, TRACESTATE, TraceId, join_state};
+
+/// Length of a `traceparent` of version 0 in bytes.
+const TRACE_PARENT_LENGTH: usize = 55;
 
 /// The trace of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +94,7 @@ impl Trace {
         // The spans of parts are not sent, so that their servers would have unknown parents.
         let span = if self.is_part { self.span } else { self.child(child) };
         let state = self.parent.and_then(|_| state(request));
-        TraceFields { parent: format!("00-{}-{span}-{:02x}", self.id, self.flags), state }
+        TraceFields { parent: trace_parent(self.id, span, self.flags), state }
     }
 }
 
@@ -118,6 +123,18 @@ impl TraceFields {
         name.eq_ignore_ascii_case(TRACEPARENT.as_bytes())
             || name.eq_ignore_ascii_case(TRACESTATE.as_bytes())
     }
+}
+
+/// Returns a value of `traceparent`. Each request of a script has one, and `format!` takes 0.2 µs.
+fn trace_parent(id: TraceId, span: SpanId, flags: u8) -> String {
+    let mut value = String::with_capacity(TRACE_PARENT_LENGTH);
+    value.push_str("00-");
+    hex::append(&mut value, &id.bytes());
+    value.push('-');
+    hex::append(&mut value, &span.bytes());
+    value.push('-');
+    hex::append(&mut value, &[flags]);
+    value
 }
 
 /// Returns the parent that a request names, in just one field.

@@ -1,23 +1,31 @@
-//! The last requests of one thread, in memory of a fixed size.
+//! The last requests of one thread, in memory of a bounded size.
 //!
-//! A place is used again, with its memory, so a request allocates nothing once the ring is full.
-//! Texts are cut: nobody can make the ring larger than its number of places says.
+//! Requests are [encoded](encoded) one after the other in blocks. A block is used again, with its
+//! memory, so a request allocates nothing once the ring is full, and touches a few bytes next to
+//! those of the former request: the memory of a whole ring is in no cache of the processor.
+//! Texts are cut: nobody can make the ring larger than its number of requests says.
 
-use std::cell::{Cell, RefCell};
-use std::hint;
+mod encoded;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use howdah_http::exchange::SendOutcome;
-use howdah_http::handling::{Handling, ScriptFacts};
+use howdah_http::handling::ScriptFacts;
 use howdah_http::trace_context::TraceId;
 
-use crate::finished::{FinishedRequest, Parts, micros};
+use crate::finished::{FinishedRequest, Parts};
+use encoded::Block;
 
 /// Maximum lengths of the texts of a request in bytes.
 const MAX_NAME: usize = 128;
 const MAX_METHOD: usize = 16;
 const MAX_TARGET: usize = 512;
 const MAX_UPSTREAMS: usize = 128;
+
+/// Number of requests in a block.
+const BLOCK_REQUESTS: usize = 64;
 
 /// A request of a ring.
 #[derive(Debug, Clone)]
@@ -82,72 +90,6 @@ impl KeptRequest {
         let [site, listener, method, target] = self.ends.map(|end| next(end.into()));
         Texts { site, listener, method, target, upstreams: next(self.text.len()) }
     }
-
-    fn set<'r>(&mut self, number: u64, at: Duration, request: &FinishedRequest<'r>) {
-        let mut text = std::mem::take(&mut self.text);
-        text.clear();
-        let cut = |part: &'r [u8], max: usize| part.get(..max).unwrap_or(part);
-        let parts = [
-            cut(request.site.as_bytes(), MAX_NAME),
-            cut(request.listener.as_bytes(), MAX_NAME),
-            cut(request.method, MAX_METHOD),
-            cut(request.target, MAX_TARGET),
-        ];
-        // Once for all, and no more than it takes: a place keeps its memory.
-        text.reserve_exact(parts.iter().map(|part| part.len()).sum());
-        let ends = parts.map(|part| {
-            text.extend_from_slice(part);
-            text.len() as u16
-        });
-        let mut room = MAX_UPSTREAMS;
-        request.for_each_upstream(|address| {
-            if address.len() < room {
-                room -= address.len() + 1;
-                text.reserve_exact(address.len() + 1);
-                text.extend_from_slice(address.as_bytes());
-                text.push(b' ');
-            }
-        });
-        *self = KeptRequest {
-            number,
-            at,
-            id: request.id,
-            trace: request.trace.map(|trace| trace.id),
-            status: request.status,
-            received: request.received,
-            sent: request.sent,
-            whole: micros(request.whole),
-            parts: request.parts,
-            script: request.script,
-            cache_status: request.cache_status,
-            outcome: request.outcome,
-            failure: request.handling.and_then(Handling::failure),
-            text,
-            ends,
-            is_cut: request.target.len() > MAX_TARGET,
-        };
-    }
-
-    fn unused() -> Self {
-        KeptRequest {
-            number: 0,
-            at: Duration::ZERO,
-            id: None,
-            trace: None,
-            status: 0,
-            received: 0,
-            sent: 0,
-            whole: 0,
-            parts: Parts::default(),
-            script: None,
-            cache_status: None,
-            outcome: SendOutcome::Complete,
-            failure: None,
-            text: Vec::new(),
-            ends: [0; 4],
-            is_cut: false,
-        }
-    }
 }
 
 /// Which requests of a ring are wanted.
@@ -180,70 +122,83 @@ impl Filter {
 /// The last requests of one thread.
 #[derive(Debug)]
 pub struct Ring {
-    places: RefCell<Vec<KeptRequest>>,
+    requests: RefCell<Requests>,
+}
+
+#[derive(Debug)]
+struct Requests {
+    /// The oldest block first. The last one is being filled.
+    blocks: VecDeque<Block>,
     /// Number of the next request.
-    next: Cell<u64>,
-    /// Index of the place of the next request.
-    at: Cell<usize>,
+    next: u64,
+    /// Maximum number of requests that are listed.
+    capacity: usize,
 }
 
 impl Ring {
     /// Creates an empty ring. `first` is the number of the first request: higher than those of a
     /// former process, so that somebody who has seen its requests does not miss the new ones.
     pub fn new(first: u64) -> Self {
-        Ring { places: RefCell::default(), next: Cell::new(first), at: Cell::default() }
+        Ring {
+            requests: RefCell::new(Requests { blocks: VecDeque::new(), next: first, capacity: 0 }),
+        }
     }
 
-    /// Keeps a request that ends at `now` (since 1970) in one of `capacity` places.
+    /// Keeps a request that ends at `now` (since 1970), as one of the last `capacity` requests.
     pub fn keep(&self, request: &FinishedRequest<'_>, now: Duration, capacity: usize) {
-        let places = &mut *self.places.borrow_mut();
-        if capacity < places.len() {
-            // The configuration has changed: the oldest ones leave.
-            let first = self.at.get().min(places.len());
-            places.rotate_left(first);
-            let surplus = places.len() - capacity;
-            places.drain(..surplus);
-            places.shrink_to_fit();
-            self.at.set(0);
-        }
+        let requests = &mut *self.requests.borrow_mut();
+        requests.capacity = capacity;
         if capacity == 0 {
+            requests.blocks = VecDeque::new();
             return;
         }
-        let mut at = self.at.get();
-        if places.len() < capacity {
-            // The oldest one is at the beginning, or a former size has made room.
-            let first = at.min(places.len());
-            places.rotate_left(first);
-            at = places.len();
-            places.push(KeptRequest::unused());
+        if requests.blocks.back().is_none_or(|block| block.len() == BLOCK_REQUESTS) {
+            let block = requests.next_block();
+            requests.blocks.push_back(block);
         }
-        let number = self.next.get();
-        self.next.set(number + 1);
-        if let Some(place) = places.get_mut(at) {
-            place.set(number, now, request);
+        if let Some(block) = requests.blocks.back_mut() {
+            block.add(now, request);
+            requests.next += 1;
         }
-        let next = if at + 1 == capacity { 0 } else { at + 1 };
-        // The ring is larger than the caches of a processor: its memory is read while the next
-        // request is on its way, so that keeping that request does not wait for it.
-        if let Some(place) = places.get(next) {
-            hint::black_box((place.number, place.failure.is_some(), place.text.first().copied()));
-        }
-        self.at.set(next);
     }
 
     /// Returns the last requests of a filter, the oldest first, and the number of the last request
     /// of all. `thread` is the number of this thread.
     pub fn list(&self, filter: &Filter, thread: usize) -> (Vec<KeptRequest>, u64) {
-        let places = self.places.borrow();
+        let requests = self.requests.borrow();
+        let last = requests.next.saturating_sub(1);
+        let oldest = requests.next.saturating_sub(requests.capacity as u64);
         let after = filter.after.get(thread).copied().unwrap_or(0);
-        let (old, new) = places.split_at(self.at.get().min(places.len()));
-        let latest_first = old.iter().rev().chain(new.iter().rev());
-        let found = latest_first
-            .take_while(|request| request.number > after)
-            .filter(|request| filter.matches(request));
-        let mut found: Vec<_> = found.take(filter.max).cloned().collect();
-        found.reverse();
-        (found, self.next.get().saturating_sub(1))
+        let mut found = VecDeque::new();
+        for block in requests.blocks.iter().rev() {
+            let wanted = |request: &KeptRequest| request.number > after && request.number >= oldest;
+            let mut of_block: Vec<_> =
+                block.decode().filter(wanted).filter(|request| filter.matches(request)).collect();
+            while let Some(request) = of_block.pop()
+                && found.len() < filter.max
+            {
+                found.push_front(request);
+            }
+            if block.first() <= after.max(oldest) || found.len() >= filter.max {
+                break;
+            }
+        }
+        (found.into(), last)
+    }
+}
+
+impl Requests {
+    /// Returns an empty block: the oldest one if the others have enough requests.
+    fn next_block(&mut self) -> Block {
+        // The block that is being filled does not count.
+        let needed = self.capacity.div_ceil(BLOCK_REQUESTS);
+        let mut oldest = None;
+        while self.blocks.len() > needed {
+            oldest = self.blocks.pop_front();
+        }
+        let mut block = oldest.unwrap_or_default();
+        block.clear(self.next);
+        block
     }
 }
 

@@ -33,7 +33,14 @@ pub fn upper_digits(byte: u8) -> [u8; 2] {
 
 /// Returns bytes as digits with small letters.
 pub fn lower(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| lower_digits(*byte)).map(char::from).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    append(&mut text, bytes);
+    text
+}
+
+/// Appends bytes as digits with small letters.
+pub fn append(text: &mut String, bytes: &[u8]) {
+    text.extend(bytes.iter().flat_map(|byte| lower_digits(*byte)).map(char::from));
 }
 
 /// Returns bytes as digits with capital letters.

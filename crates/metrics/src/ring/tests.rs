@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn keep(ring: &Ring, target: &str, status: u16, capacity: usize) {
@@ -95,6 +97,90 @@ fn long_texts_are_cut_and_take_no_more_memory() {
     let (found, _) = ring.list(&all(), 0);
     assert!(found.iter().all(|one| one.is_cut && one.texts().target.len() == MAX_TARGET));
     assert_eq!(found[0].texts().method, b"GET");
-    let most = 2 * MAX_NAME + MAX_METHOD + MAX_TARGET + MAX_UPSTREAMS;
-    assert!(ring.places.borrow().iter().all(|place| place.text.capacity() <= most));
+    let most = MAX_TARGET + 100;
+    let bytes =
+        |ring: &Ring| ring.requests.borrow().blocks.iter().map(Block::capacity).sum::<usize>();
+    assert!(bytes(&ring) <= 3 * 2 * most);
+}
+
+#[test]
+fn memory_is_bounded_by_the_number_of_requests_and_returns() {
+    let ring = Ring::new(1);
+    let long = "x".repeat(1 << 20);
+    let bytes =
+        |ring: &Ring| ring.requests.borrow().blocks.iter().map(Block::capacity).sum::<usize>();
+    for _ in 0..2_000 {
+        keep(&ring, &long, 200, 500);
+    }
+    // A vector has up to twice what it needs.
+    let blocks = 500_usize.div_ceil(BLOCK_REQUESTS) + 1;
+    assert_eq!(ring.requests.borrow().blocks.len(), blocks);
+    assert!(bytes(&ring) <= blocks * BLOCK_REQUESTS * 2 * (MAX_TARGET + 100));
+    for _ in 0..2_000 {
+        keep(&ring, "/short", 200, 500);
+    }
+    assert!(bytes(&ring) <= blocks * BLOCK_REQUESTS * 2 * 50);
+}
+
+proptest! {
+    #[test]
+    fn requests_are_listed_as_they_were_kept(
+        target in proptest::collection::vec(any::<u8>(), 0..600),
+        numbers in any::<[u64; 6]>(),
+        times in any::<[Option<u64>; 5]>(),
+        script in any::<Option<[u64; 5]>>(),
+        status in any::<u16>(),
+        id in any::<Option<u64>>(),
+        outcome in 0..3,
+        cache_status in proptest::option::of(prop_oneof![Just("HIT"), Just("MISS")]),
+    ) {
+        let [queue, start, script_time, upstream, sending] = times;
+        let request = FinishedRequest {
+            site: &Arc::from("shop"),
+            listener: &Arc::from(""),
+            trace: None,
+            id,
+            method: b"POST",
+            target: &target,
+            status,
+            received: numbers[0],
+            sent: numbers[1],
+            whole: Duration::from_micros(numbers[2]),
+            parts: Parts { queue, start, script: script_time, upstream, sending },
+            script: script.map(|numbers| ScriptFacts {
+                queued_at_us: numbers[0],
+                waited_us: numbers[1],
+                has_started_php: numbers[0] % 2 == 1,
+                ran_us: numbers[2],
+                cpu_us: numbers[3],
+                peak_memory: numbers[4],
+            }),
+            cache_status,
+            outcome: match outcome {
+                0 => SendOutcome::Complete,
+                1 => SendOutcome::ClientGone,
+                _ => SendOutcome::BodyFailed,
+            },
+            handling: None,
+        };
+        let ring = Ring::new(7);
+        keep(&ring, "/before", 200, 3);
+        ring.keep(&request, Duration::from_micros(numbers[3]), 3);
+        keep(&ring, "/after", 200, 3);
+        let (found, last) = ring.list(&all(), 0);
+        prop_assert_eq!(last, 9);
+        prop_assert_eq!(found.len(), 3);
+        let kept = &found[1];
+        prop_assert_eq!(kept.number, 8);
+        prop_assert_eq!(kept.at, Duration::from_micros(numbers[3]));
+        prop_assert_eq!(kept.whole, numbers[2]);
+        prop_assert_eq!((kept.id, kept.status, kept.received, kept.sent), (id, status, numbers[0], numbers[1]));
+        prop_assert_eq!(kept.parts, request.parts);
+        prop_assert_eq!(kept.script, request.script);
+        prop_assert_eq!((kept.cache_status, kept.outcome), (cache_status, request.outcome));
+        prop_assert_eq!(kept.is_cut, target.len() > MAX_TARGET);
+        let texts = kept.texts();
+        prop_assert_eq!((texts.site, texts.listener, texts.method), (&b"shop"[..], &b""[..], &b"POST"[..]));
+        prop_assert_eq!(texts.target, &target[..target.len().min(MAX_TARGET)]);
+    }
 }
