@@ -30,6 +30,8 @@ LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
 # For the packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
 REPOSITORY_PACKAGES := apt-utils gpg gpg-agent gpgv
+# To build for arm64 elsewhere, and to run that.
+ARM64_PACKAGES := g++-aarch64-linux-gnu gcc-aarch64-linux-gnu mmdebstrap qemu-user-static
 TEST_LIMITS_PACKAGES := e2fsprogs mmdebstrap qemu-system-x86
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) $(REPOSITORY_PACKAGES) iproute2 lintian mmdebstrap
 RPM_PACKAGES := binutils git python3 rpm
@@ -39,7 +41,7 @@ OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build generate quick test test-setup test-packages test-rust test-php test-tools test-demo test-differential \
-	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
+	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-arm64 test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -54,12 +56,13 @@ help:
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
-	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
+	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions; ARCH=arm64)'
 	@echo 'make rpm      the RPM packages, in the same place; those with PHP run with the PHP of this system'
 	@echo 'make tarball  an archive of the server for other systems, with the source of the program that runs PHP'
 	@echo 'make oci      the image for containers, from the Debian packages'
 	@echo 'make test-limits  limits of sites under systemd, in a virtual machine (takes root)'
-	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
+	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie noble")'
+	@echo 'make test-arm64  builds the Debian packages for arm64, and runs them with qemu (takes root)'
 	@echo 'make test-rpm, make test-tarball   tests of both in directories of their own (test-rpm takes root for some)'
 	@echo 'make release  everything of a release, with checksums, and an apt repository signed with HOWDAH_SIGNING_KEY'
 	@echo 'make clean    remove what was built; the data of the demo stays'
@@ -188,11 +191,16 @@ mutants: cargo
 
 deb: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
-	packaging/deb
+	packaging/deb $(if $(ARCH),--arch $(ARCH))
 
 test-deb: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(TEST_DEB_PACKAGES)
 	packaging/test $(SUITES)
+
+test-arm64: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(ARM64_PACKAGES) iproute2
+	packaging/deb --arch arm64 --profile quick --out $(TARGET_DIR)/packages-arm64
+	packaging/test_arm64.py --php $(shell tools/php.sh version) --packages $(TARGET_DIR)/packages-arm64
 
 test-limits: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(TEST_LIMITS_PACKAGES)
@@ -228,7 +236,7 @@ test-oci: oci
 
 release: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES) $(REPOSITORY_PACKAGES) $(RPM_PACKAGES)
-	packaging/release $(if $(SUITES),--suites "$(SUITES)")
+	packaging/release $(if $(SUITES),--suites "$(SUITES)") $(if $(ARCH),--arch $(ARCH))
 
 clean: cargo
 	$(CARGO) clean

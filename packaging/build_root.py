@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Prints a root file system in which packages for a release of Debian are built, and makes it if need be.
+"""Prints a root file system in which packages for a release of Debian or Ubuntu are built, and makes it if need be.
 
     packaging/build_root.py SUITE        prints its directory; prints the reason and fails if it cannot be had
     packaging/build_root.py --php SUITE  prints the version of PHP of this release
+    packaging/build_root.py --sysroot ARCHITECTURE SUITE
+                                         prints the directory of a system of another architecture, with the libraries and
+                                         headers of PHP; nothing runs in it
 """
 
 import sys
@@ -10,7 +13,7 @@ import sys
 import machine
 
 # The version of PHP of each release.
-PHP = {"bookworm": "8.2", "trixie": "8.4"}
+PHP = {"bookworm": "8.2", "trixie": "8.4", "noble": "8.3"}
 
 
 def main():
@@ -21,6 +24,11 @@ def main():
     php = PHP[suite]
     if "--php" in sys.argv:
         print(php)
+        return 0
+    if "--sysroot" in sys.argv:
+        architecture = sys.argv[sys.argv.index("--sysroot") + 1]
+        print(machine.make_root(f"sysroot-{suite}-{architecture}", suite, (f"php{php}-dev", f"libphp{php}-embed", "libc6-dev"),
+                                architecture=architecture, variant="extract"))
         return 0
     if reason := machine.obstacle():
         print(reason)

@@ -1,18 +1,28 @@
-"""Machines for tests of the packages: a root file system of a Debian release, and systemd in namespaces over it.
+"""Machines for tests of the packages: a root file system of a release of Debian or Ubuntu, and systemd in namespaces over it.
 
 It takes root, mmdebstrap, and a kernel that permits all of that; `obstacle` names a missing requirement.
 """
 
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # Where the root file systems are kept between runs, and a lock for the processes that make them.
 ROOTS = Path(os.environ.get("HOWDAH_ROOTS", "/tmp/roots"))
+# Releases of Ubuntu; all others are Debian's.
+UBUNTU = {"noble"}
+UBUNTU_MIRROR = "http://archive.ubuntu.com/ubuntu"
+# Ubuntu's package with the keys of its archive, and the fingerprint of the key that signs it since 2018. Debian's systems
+# have neither.
+UBUNTU_KEYRING = "pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
+UBUNTU_FINGERPRINT = "F6ECB3762474EDA9D21B7022871920D1991BC93C"
 # Packages of a system besides the essential ones.
 SYSTEM = ("systemd", "systemd-sysv", "ca-certificates")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
@@ -40,11 +50,45 @@ def mirror():
     return sites[0] if sites else "http://deb.debian.org/debian"
 
 
-def make_root(name, suite, packages, downloads=()):
+def ubuntu_keyring():
+    """The path of the public keys of Ubuntu's archive, if they are those that are known here."""
+    keyring = ROOTS / "ubuntu-archive-keyring.gpg"
+    package = ROOTS / "ubuntu-keyring.deb"
+    if not keyring.exists():
+        urllib.request.urlretrieve(f"{UBUNTU_MIRROR}/{UBUNTU_KEYRING}", package)
+        archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            member = files.extractfile("./usr/share/keyrings/ubuntu-archive-keyring.gpg")
+            keys = member.read()
+        shown = subprocess.run(["gpg", "--show-keys", "--with-colons"], input=keys, capture_output=True, check=True).stdout
+        found = {line.split(":")[9] for line in shown.decode().splitlines() if line.startswith("fpr:")}
+        if UBUNTU_FINGERPRINT not in found:
+            raise RuntimeError(f"{UBUNTU_MIRROR} sends keys that are not Ubuntu's: {', '.join(sorted(found))}")
+        # Only this key is trusted, whatever else the file has.
+        with tempfile.TemporaryDirectory() as home:
+            gpg = ["gpg", "--homedir", home, "--batch", "--quiet"]
+            subprocess.run([*gpg, "--import"], input=keys, check=True)
+            exported = subprocess.run([*gpg, "--export", UBUNTU_FINGERPRINT], capture_output=True, check=True).stdout
+        keyring.write_bytes(exported)
+    return keyring
+
+
+def sources(suite):
+    """Arguments of mmdebstrap and lines of sources.list for a release."""
+    if suite in UBUNTU:
+        suites = (suite, f"{suite}-updates", f"{suite}-security")
+        return [f"--keyring={ubuntu_keyring()}"], [f"deb {UBUNTU_MIRROR} {one} main universe" for one in suites]
+    site = mirror()
+    return [], [f"deb {site} {suite} main", f"deb {site} {suite}-updates main",
+                f"deb {site}-security {suite}-security main"]
+
+
+def make_root(name, suite, packages, downloads=(), architecture=None, variant="minbase"):
     """Returns a root file system of a release with these packages, and others downloaded but not installed.
 
-    Each of `downloads` is the arguments of one `apt-get install`. The root is made once, and again when what is
-    asked for has changed.
+    Each of `downloads` is the arguments of one `apt-get install`. `architecture` is that of this system if there is
+    none; for another one, either the kernel runs its programs (binfmt_misc), or `variant` is "extract". The root is made
+    once, and again when what is asked for has changed.
     """
     root, stamp = ROOTS / name, ROOTS / f"{name}.stamp"
     wanted = " ".join([suite, *packages, "/", *downloads])
@@ -53,15 +97,14 @@ def make_root(name, suite, packages, downloads=()):
         return root
     if root.exists():
         shutil.rmtree(root)
-    site = mirror()
-    sources = [f"deb {site} {suite} main", f"deb {site} {suite}-updates main",
-               f"deb {site}-security {suite}-security main"]
-    command = ["flock", f"{ROOTS}.lock", "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
+    options, lines = sources(suite)
+    command = ["flock", f"{ROOTS}.lock", "mmdebstrap", "--mode=root", f"--variant={variant}", "--quiet",
+               *options, *([f"--architectures={architecture}"] if architecture else []),
                # Later installations need the downloads and the lists.
                "--skip=cleanup/apt", f"--include={','.join(packages)}"]
     for arguments in downloads:
         command.append(f"--customize-hook=chroot \"$1\" apt-get -qq install --download-only {arguments}")
-    subprocess.run([*command, suite, root, "-"], input="\n".join(sources) + "\n", text=True, check=True)
+    subprocess.run([*command, suite, root, "-"], input="\n".join(lines) + "\n", text=True, check=True)
     stamp.write_text(wanted)
     return root
 

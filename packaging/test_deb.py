@@ -128,7 +128,8 @@ def copy(host, packages):
 
 def wordpress(arguments):
     """The packages of WordPress and a database. php-cgi stands for the PHP that they depend on, but is not used."""
-    theme = "twentytwentythree" if arguments.suite == "bookworm" else "twentytwentyfive"
+    themes = {"bookworm": "twentytwentythree", "noble": "twentytwentyfour"}
+    theme = themes.get(arguments.suite, "twentytwentyfive")
     return ("wordpress", f"wordpress-theme-{theme}", "mariadb-server",
             *(f"php{arguments.php}-{name}" for name in ("cgi", "mysql", "gd")))
 

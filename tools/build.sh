@@ -3,6 +3,7 @@
 # version (howdah-php8.4): tools/build.sh PROFILE
 # Cargo has one howdah-php: it is built again for each version, which takes seconds, because only this
 # program depends on PHP. Programs of other versions are removed: they may be of an older source.
+# CARGO_BUILD_TARGET is the triple of another architecture (packaging/cross.sh).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ case $profile in
     dev) directory=debug ;;
     *) directory=$profile ;;
 esac
-directory=${CARGO_TARGET_DIR:-target}/$directory
+directory=${CARGO_TARGET_DIR:-target}/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}$directory
 
 rm -f "$directory"/howdah-php[0-9]*
 list=$(tools/php.sh list)

@@ -6,6 +6,9 @@
 //! records the name in the library that it reads, so it reads a stub made here, with the wanted
 //! name and the same symbols, and no content. A PHP with a prefix of its own has only `libphp.so`
 //! in it; then the program records the directory as well.
+//!
+//! For another architecture, `PHP_SYSROOT` names the directory that stands for the root of its
+//! system. `PHP_CONFIG` and PHP itself name paths in it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -63,9 +66,11 @@ fn main() {
     build.clone().compile("howdah_shim");
 
     let library = php.library();
+    let inside = php.sysroot.as_ref().and_then(|root| library.strip_prefix(root).ok());
+    let installed = inside.map_or_else(|| library.clone(), |path| Path::new("/").join(path));
     let stub = make_stub(&library, &out.join("stub"), &objects);
     println!("cargo:rustc-link-arg={}", stub.display());
-    if let Some(directory) = library.parent().filter(|one| !SYSTEM.iter().any(|s| one == s)) {
+    if let Some(directory) = installed.parent().filter(|one| !SYSTEM.iter().any(|s| one == s)) {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{}", directory.display());
     }
     for name in REPLACED {
@@ -83,6 +88,7 @@ struct Php {
     version: String,
     prefix: PathBuf,
     includes: Vec<String>,
+    sysroot: Option<PathBuf>,
 }
 
 impl Php {
@@ -108,8 +114,19 @@ impl Php {
         let (Some(major), Some(minor)) = (parts.next(), parts.next()) else {
             fail(&format!("`{config} --version` says \"{full}\", which is no version of PHP"));
         };
-        let includes = ask("--includes").split_whitespace().map(str::to_owned).collect();
-        Php { version: format!("{major}.{minor}"), prefix: ask("--prefix").into(), includes }
+        println!("cargo:rerun-if-env-changed=PHP_SYSROOT");
+        let sysroot = env::var_os("PHP_SYSROOT").map(PathBuf::from);
+        let include = |word: &str| match (&sysroot, word.strip_prefix("-I/")) {
+            (Some(root), Some(path)) => format!("-I{}", root.join(path).display()),
+            _ => word.to_owned(),
+        };
+        let includes = ask("--includes").split_whitespace().map(include).collect();
+        Php {
+            version: format!("{major}.{minor}"),
+            prefix: ask("--prefix").into(),
+            includes,
+            sysroot,
+        }
     }
 
     /// Returns the path of the library itself, whose symbols are needed.
@@ -123,10 +140,12 @@ impl Php {
         let is_system = self.prefix == Path::new("/usr");
         let unversioned = own.iter().filter(|_| !is_system).map(|one| one.join("libphp.so"));
         let places = own.iter().flat_map(|one| named(one)).chain(unversioned);
-        let mut places = given
-            .into_iter()
-            .chain(places)
-            .chain(SYSTEM.iter().flat_map(|one| named(Path::new(one))));
+        let system = SYSTEM.iter().flat_map(|one| named(Path::new(one)));
+        let mut places =
+            given.into_iter().chain(places).chain(system).map(|path| match &self.sysroot {
+                Some(root) => root.join(path.strip_prefix("/").unwrap_or(&path)),
+                None => path,
+            });
         println!("cargo:rerun-if-env-changed=PHP_LIBRARY");
         places.find(|path| path.exists()).unwrap_or_else(|| {
             fail(&format!(
