@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod php_fpm;
 mod report;
 mod source;
 

@@ -102,6 +102,19 @@ impl Report {
         }
     }
 
+    /// Gives a directive another status, whatever it was: for one that was marked before it was
+    /// known whether it is used.
+    pub fn replace(&mut self, id: Id, status: Status, reason: impl Into<String>) {
+        let entry = &mut self.entries[id.0];
+        entry.status = Some(status);
+        entry.reason = reason.into();
+    }
+
+    /// Returns true if a directive has a status.
+    pub fn is_marked(&self, id: Id) -> bool {
+        self.entries[id.0].status.is_some()
+    }
+
     /// All directives, in the order in which they were read.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

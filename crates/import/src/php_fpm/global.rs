@@ -1,0 +1,93 @@
+//! The directives of `[global]`.
+
+use super::settings::Settings;
+use crate::{Id, Report, Status};
+
+/// Directives without a key in a document, and why none is needed.
+const NOT_NEEDED: &[(&str, &str)] = &[
+    ("daemonize", "the service starts Howdah; \"howdah serve --daemon\" goes to the background"),
+    ("emergency_restart_interval", RESTARTED),
+    ("emergency_restart_threshold", RESTARTED),
+    ("events.mechanism", "it is always epoll"),
+    ("log_buffering", WHOLE),
+    ("log_limit", WHOLE),
+    ("pid", "the service needs no such file; \"howdah serve --pid FILE\" writes one"),
+    ("syslog.facility", "the journal has the name of the unit"),
+    ("syslog.ident", "the journal has the name of the unit"),
+    ("systemd_interval", "systemd gets the state every ten seconds"),
+];
+
+const RESTARTED: &str = "a process that crashes is replaced, and an application that fails is \
+                         started again without the others";
+
+const WHOLE: &str = "a message of PHP in the log is whole, up to 1 MiB";
+
+/// What `[global]` says about the whole server.
+#[derive(Debug, Default)]
+pub(super) struct Global {
+    /// `process_control_timeout`, if it is more than 0 seconds.
+    pub(super) shutdown_timeout: Option<(Id, i64)>,
+}
+
+impl Global {
+    /// Gives each directive a status, but the one for which [`Global`] has a value.
+    pub(super) fn new(settings: &Settings, report: &mut Report) -> Self {
+        let mut global = Self::default();
+        for (name, set) in settings.iter() {
+            let id = set.id;
+            let not_needed = NOT_NEEDED.iter().find(|(known, _)| *known == name);
+            match (name, set.number) {
+                _ if let Some((_, reason)) = not_needed => {
+                    report.mark(id, Status::NotNeeded, *reason);
+                }
+                ("process_control_timeout", 1..) => {
+                    global.shutdown_timeout = Some((id, set.number))
+                }
+                ("process_control_timeout", _) => {
+                    let reason = "requests in progress are completed (PHP-FPM: cut)";
+                    report.mark(id, Status::NotNeeded, reason);
+                }
+                ("error_log", _) => {
+                    let reason = "the server has one log: \"--log FILE\" of the command line, \
+                                  and the journal for the service";
+                    report.mark(id, Status::Changed, reason);
+                }
+                ("log_level", _) if set.text == "notice" => {
+                    report.mark(id, Status::NotNeeded, "notices are logged");
+                }
+                ("log_level", _) => {
+                    let reason = "the log has notices and all that is more severe; the journal \
+                                  sorts records by priority";
+                    report.mark(id, Status::NotConverted, reason);
+                }
+                ("process.max", 1..) => {
+                    let reason = "the processes of all applications have no common limit but \
+                                  their memory (\"settings\": {\"memory\": …})";
+                    report.mark(id, Status::NotConverted, reason);
+                }
+                ("process.max", _) => report.mark(id, Status::NotNeeded, "0 is no limit"),
+                ("process.priority", -19..=20) => {
+                    report.converted(id);
+                }
+                ("process.priority", _) => {
+                    let reason = "the value must be between -19 and 20, so PHP-FPM does not start";
+                    report.mark(id, Status::NotConverted, reason);
+                }
+                ("rlimit_core" | "rlimit_files", 0) => {
+                    report.mark(id, Status::NotNeeded, "0 leaves it as it is");
+                }
+                ("rlimit_core" | "rlimit_files", _) => report.converted(id),
+                _ => {}
+            }
+        }
+        global
+    }
+
+    /// Reports what a document says whose settings are not those of PHP-FPM.
+    pub(super) fn report_without_settings(&self, report: &mut Report) {
+        if let Some((id, _)) = self.shutdown_timeout {
+            let reason = "requests in progress are completed, however long they take";
+            report.mark(id, Status::Changed, reason);
+        }
+    }
+}
