@@ -200,6 +200,11 @@ impl Error {
         )
     }
 
+    /// Returns the unknown names that the error is about.
+    pub fn unknown(&self) -> Option<&Unknown> {
+        self.more.as_ref()?.unknown.as_ref()
+    }
+
     /// Returns the known key that is nearest to an unknown one, if it is near.
     pub fn suggestion(&self) -> Option<&'static str> {
         self.key.filter(|_| self.kind == ErrorKind::UnknownKey)

@@ -10,10 +10,12 @@
 //!    converted: then the document closes the place.
 #![forbid(unsafe_code)]
 
+pub mod command;
 mod error;
 pub mod php_fpm;
 mod report;
 mod source;
+pub mod unit;
 
 pub use error::Error;
 pub use report::{Entry, Id, Report, Status};
