@@ -40,7 +40,7 @@ fn read_all(
 ) -> Result<(Vec<Pool>, global::Global), Error> {
     let sections = files::read_files(paths, source, report)?;
     let global = settings::Settings::of_global(&sections.global, report);
-    let pools = sections.pools.iter().map(|pool| Pool::new(pool, &global, front, report));
+    let pools = sections.pools.iter().map(|pool| Pool::new(pool, &global, front, source, report));
     let pools = pools.collect::<Result<Vec<Pool>, Error>>()?;
     Ok((pools, global::Global::new(&global, report)))
 }

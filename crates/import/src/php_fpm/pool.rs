@@ -6,16 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::files::Section;
 use super::settings::Settings;
-use crate::{Error, Id, Report, Status};
+use crate::{Error, Id, Report, Source, Status};
 
 mod access_log;
 mod address;
 mod evaluation;
 mod ini;
 mod paths;
+mod php;
 mod processes;
 
 use evaluation::Evaluation;
+use php::Php;
 
 /// Endings of scripts that PHP-FPM runs if the pool does not name others.
 const DEFAULT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
@@ -73,6 +75,7 @@ impl Pool {
         section: &Section,
         global: &Settings,
         front: Front,
+        source: &Source,
         report: &mut Report,
     ) -> Result<Self, Error> {
         let name = &section.name;
@@ -93,7 +96,7 @@ impl Pool {
             listen.to_owned()
         };
         let mut evaluation = Evaluation::new(name, &settings, global, front, report);
-        evaluation.run(&section.file, &listen);
+        evaluation.run(&Php::of(&section.file, &listen, source), &listen);
         let Evaluation { application, extensions, pages, clients, .. } = evaluation;
         Ok(Self {
             name: name.clone(),

@@ -22,7 +22,8 @@ fn files(files: &[(&str, &str)]) -> TempDir {
 fn imported(text: &str) -> Result<Import, Error> {
     let directory = files(&[("www.conf", text)]);
     let path = directory.path().join("www.conf");
-    import(&[path], &Options::default(), &mut Source::default())
+    let mut source = Source::new(Some(directory.path().to_owned()));
+    import(&[path], &Options::default(), &mut source)
 }
 
 /// The application of a pool with these lines.
@@ -315,6 +316,28 @@ fn a_version_is_that_of_the_directory() {
     assert!(pools[0].is_at("unix:/run/php/php-fpm.sock"));
     pools[0].report_unused(&mut report);
     assert_eq!(report.with_status(Status::NotNeeded).count(), 3);
+}
+
+#[test]
+fn settings_are_those_of_the_php_ini_of_php_fpm() {
+    let pool = "[www]\nlisten = 9000\npm = static\npm.max_children = 1\n";
+    let directory = files(&[
+        ("etc/php/8.2/fpm/php.ini", ""),
+        ("etc/php/8.10/fpm/php.ini", ""),
+        ("etc/php/8.2/fpm/pool.d/a.conf", pool),
+        ("b.conf", pool),
+        ("c.conf", &format!("{pool}chroot = /srv")),
+    ]);
+    for (file, kind, ini) in [
+        ("etc/php/8.2/fpm/pool.d/a.conf", "php 8.2", json!("/etc/php/8.2/fpm/php.ini")),
+        ("b.conf", "php", json!("/etc/php/8.10/fpm/php.ini")),
+        ("c.conf", "php", json!(null)),
+    ] {
+        let mut source = Source::new(Some(directory.path().to_owned()));
+        let pools = read(&[directory.path().join(file)], &mut source, &mut Report::default());
+        let application = serde_json::Value::from(pools.unwrap()[0].application());
+        assert_eq!((&application["type"], &application["options"]["file"]), (&json!(kind), &ini));
+    }
 }
 
 proptest! {

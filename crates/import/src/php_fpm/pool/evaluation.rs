@@ -1,10 +1,9 @@
 //! The directives of a pool, by subject.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
 
 use super::super::settings::{Set, Settings};
+use super::php::Php;
 use super::{Front, Page, PageKind, access_log, address, ini, paths, processes};
 use crate::{Report, Status};
 
@@ -60,9 +59,9 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates all directives. `file` is the file of the pool, `listen` its address.
-    pub(super) fn run(&mut self, file: &Path, listen: &str) {
-        self.put("type", version(file).map_or("php".into(), |one| format!("php {one}").into()));
+    /// Evaluates all directives. `php` is the pool's PHP, `listen` its address.
+    pub(super) fn run(&mut self, php: &Php, listen: &str) {
+        self.put("type", php.kind.as_str().into());
         for name in ["user", "group"] {
             self.user(name);
         }
@@ -75,7 +74,14 @@ impl<'a> Evaluation<'a> {
         self.put_object("limits", limits);
         self.directories();
         self.environment();
-        let options = ini::options(self.settings, self.report);
+        let mut options = Map::new();
+        // In another root directory, it would be another file.
+        if let Some(file) = &php.ini
+            && self.settings.text("chroot").is_none()
+        {
+            options.insert("file".into(), file.as_str().into());
+        }
+        options.extend(ini::options(self.settings, self.report));
         self.put_object("options", options);
         self.priority();
         self.extensions();
@@ -466,20 +472,4 @@ impl<'a> Evaluation<'a> {
         }
         self.mark("apparmor_hat", Status::NotNeeded, "an empty value is none");
     }
-}
-
-/// Returns the version in a path such as `/etc/php/8.2/fpm/pool.d/www.conf`.
-fn version(file: &Path) -> Option<&str> {
-    let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
-    let is_version = |text: &str| {
-        text.split_once('.').is_some_and(|(major, minor)| {
-            let is_number =
-                |text: &str| !text.is_empty() && text.bytes().all(|one| one.is_ascii_digit());
-            is_number(major) && is_number(minor) && text.len() < 8
-        })
-    };
-    parts.windows(3).find_map(|parts| match parts {
-        ["php", version, "fpm"] if is_version(version) => Some(*version),
-        _ => None,
-    })
 }
