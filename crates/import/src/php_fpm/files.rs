@@ -170,6 +170,10 @@ impl Reader<'_> {
             let message = format!("the included file {} does not exist", value.text);
             return Err(Error::at(file, line, message));
         }
+        if found.is_empty() && !self.has_directory(&value.text) {
+            let message = format!("the directory of {} does not exist", value.text);
+            return Err(Error::at(file, line, message));
+        }
         for path in found {
             if self.open.contains(&path) {
                 let message = format!("{} includes itself", path.display());
@@ -183,6 +187,14 @@ impl Reader<'_> {
         }
         self.report.mark(id, Status::Converted, "");
         Ok(())
+    }
+
+    /// Returns true if the directory in front of the first wildcard exists, or is not known.
+    fn has_directory(&self, pattern: &str) -> bool {
+        let fixed = pattern.find(['*', '?', '[']).map_or(pattern, |at| &pattern[..at]);
+        let directory = Path::new(&fixed[..fixed.rfind('/').map_or(0, |slash| slash + 1)]);
+        directory.is_relative()
+            || self.source.is_directory(&self.source.locate(directory, Path::new("/")))
     }
 
     /// Returns the files of an include. A relative path begins at the prefix with which PHP was

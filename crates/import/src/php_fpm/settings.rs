@@ -8,7 +8,7 @@ use crate::{Id, Report, Status};
 /// How the value of a directive is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Text, which cannot be set twice.
+    /// Text.
     Text,
     /// A number; an empty value is 0.
     Integer,
@@ -62,7 +62,6 @@ const POOL: &[(&str, Kind)] = &[
     ("listen.group", Kind::Text),
     ("listen.mode", Kind::Text),
     ("listen.owner", Kind::Text),
-    ("listen.setfib", Kind::Integer),
     ("ping.path", Kind::Text),
     ("ping.response", Kind::Text),
     ("pm", Kind::Word(&["static", "dynamic", "ondemand"])),
@@ -197,19 +196,9 @@ impl Settings {
         if let (Kind::Text, Some(pool)) = (kind, pool) {
             set.text = set.text.replace("$pool", pool);
         }
-        let earlier = self.values.get(name).map(|earlier| earlier.id);
-        match earlier {
-            Some(_) if kind == Kind::Text => {
-                let reason = "an earlier line sets it, and PHP-FPM does not start with two: the \
-                              document has the first";
-                return report.mark(id, Status::NotConverted, reason);
-            }
-            Some(earlier) => {
-                report.mark(earlier, Status::NotNeeded, "a later line sets it, which counts");
-            }
-            None => {}
+        if let Some(earlier) = self.values.insert(name, set) {
+            report.mark(earlier.id, Status::NotNeeded, "a later line sets it, which counts");
         }
-        self.values.insert(name, set);
     }
 
     fn add_element(
@@ -229,8 +218,11 @@ impl Settings {
             () if is_flag => Kind::Flag
                 .read(text, id)
                 .map(|set| if set.number == 1 { "1".to_owned() } else { "0".to_owned() }),
-            () if text.is_empty() && (is_list || name == "env") => {
-                Err("the value is empty, which PHP-FPM refuses".to_owned())
+            () if is_list && (!key.is_empty() || !text.starts_with('/')) => {
+                Err("it is access.suppress_path[] = /PATH, so PHP-FPM does not start".to_owned())
+            }
+            () if text.is_empty() && name == "env" => {
+                Err("the value is empty, so PHP-FPM does not start".to_owned())
             }
             () => Ok(text.replace("$pool", pool)),
         });
@@ -281,9 +273,10 @@ impl Kind {
                 Some(number) => number,
                 None => return refused("a time such as \"30\", \"30s\", \"5m\", \"2h\" or \"1d\""),
             },
+            // Without quotation marks, words are numbers or empty already, whatever their case.
             Self::Flag => match text {
-                "1" => 1,
-                "" => 0,
+                "1" | "yes" | "true" | "on" => 1,
+                "0" | "no" | "false" | "off" | "none" | "" => 0,
                 _ => return refused("\"yes\" or \"no\""),
             },
             Self::Core if text.eq_ignore_ascii_case("unlimited") => -1,

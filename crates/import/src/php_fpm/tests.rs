@@ -152,7 +152,7 @@ fn empty_values_and_none_are_empty_settings() {
 fn values_that_php_fpm_refuses_are_not_converted() {
     for line in [
         "clear_env = 2",
-        "php_flag[display_errors] = 0",
+        "php_flag[display_errors] = \"YES\"",
         "pm.max_requests = many",
         "request_terminate_timeout = 5x",
         "rlimit_core = -2",
@@ -164,7 +164,9 @@ fn values_that_php_fpm_refuses_are_not_converted() {
         "env[A] = $HOME",
         "php_value[a] = ${HOME}",
         "pm.max_children",
-        "listen = 9000",
+        "listen.setfib = 1",
+        "access.suppress_path[] = a",
+        "access.suppress_path[b] = /a",
         "security.limit_extensions =",
         "ping.path = ping",
         "clear_env = no",
@@ -294,6 +296,7 @@ fn files_that_cannot_be_read_are_errors_with_a_line() {
         ("[www]\npm = static\npm.max_children = 1\n", Some(1)),
         ("\n[www]\nlisten = 9000\n", Some(2)),
         ("include = /nowhere/a.conf\n", Some(1)),
+        ("include = /nowhere/*.conf\n", Some(1)),
         ("include = www.conf\n", Some(1)),
         ("[global]\n", None),
     ] {

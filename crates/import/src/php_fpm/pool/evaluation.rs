@@ -14,7 +14,6 @@ const NOT_NEEDED: &[(&str, &str)] = &[
     ("listen.group", NO_SOCKET),
     ("listen.mode", NO_SOCKET),
     ("listen.owner", NO_SOCKET),
-    ("listen.setfib", "Linux has no routing tables for sockets of this kind"),
     ("process.dumpable", "core files are a matter of limits, and slow scripts are seen without it"),
     ("request_slowlog_trace_depth", "a stack in the slow log has up to 128 calls"),
 ];
@@ -237,7 +236,7 @@ impl<'a> Evaluation<'a> {
             self.mark("chroot", Status::Changed, reason);
         }
         self.mark("chroot", Status::NotNeeded, "an empty value is none");
-        match settings.text("chdir").map(|path| paths::expanded(path, settings)) {
+        match settings.text("chdir").map(|path| paths::whole(path, settings)) {
             Some(chdir) => {
                 self.put("working_directory", (*chdir).into());
                 self.converted("chdir");

@@ -71,6 +71,10 @@ fn add(
         text => text.to_owned(),
     };
     match element.key.as_str() {
+        "disable_functions" | "disable_classes" if !value.is_empty() => {
+            let reason = format!("they are disabled, and ini_get(\"{}\") is empty", element.key);
+            report.mark(element.id, Status::Changed, reason);
+        }
         "zend_extension" => {
             let reason = "PHP-FPM loads no such extension for a pool: it belongs into php.ini";
             return report.mark(element.id, Status::NotNeeded, reason);

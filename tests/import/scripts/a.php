@@ -1,0 +1,1 @@
+<?php echo "a script named ", basename(__FILE__);

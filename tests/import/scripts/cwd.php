@@ -1,0 +1,1 @@
+<?php register_shutdown_function(function () { echo ' ', getcwd(); }); echo getcwd();

@@ -1,0 +1,1 @@
+<?php echo function_exists($_GET["f"]) ? "yes" : "no";

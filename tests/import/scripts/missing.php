@@ -1,0 +1,1 @@
+<?php http_response_code(404); echo "own page";

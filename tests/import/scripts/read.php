@@ -1,0 +1,1 @@
+<?php echo @file_get_contents($_GET["f"]) === false ? "no" : "yes";

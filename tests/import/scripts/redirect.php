@@ -1,0 +1,1 @@
+<?php header("Location: /elsewhere", true, 302);
