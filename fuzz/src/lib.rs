@@ -20,6 +20,7 @@ pub mod files;
 pub mod htaccess;
 pub mod http1;
 pub mod http2;
+pub mod import;
 pub mod include;
 pub mod mail;
 pub mod php;
@@ -78,6 +79,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_target", http1::target),
     ("http1_trace_context", http1::trace_context),
     ("http2_blocks", http2::blocks),
+    ("import_php_fpm", import::php_fpm),
+    ("import_unit", import::unit),
     ("mail_conversation", mail::conversation),
     ("mail_message", mail::message),
     ("mail_reply", mail::reply),

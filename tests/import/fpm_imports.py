@@ -15,6 +15,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +47,13 @@ def needs():
     return None if fpm.programs() else "php-fpm"
 
 
+def run(arguments):
+    return imported.compare("fpm", sys.modules[__name__], arguments)
+
+
 class Comparison:
-    def __init__(self, tmp, howdah, cases):
-        self.tmp, self.howdah, self.cases = tmp, howdah, cases
+    def __init__(self, tmp, arguments, cases):
+        self.tmp, self.arguments, self.howdah, self.cases = tmp, arguments, arguments.howdah, cases
         self.imports, self.listeners, self.processes = {}, {}, []
         shutil.copytree(DIRECTORY / "scripts", tmp / "srv")
         shutil.copytree(DIRECTORY / "scripts", tmp / "jail/srv")
@@ -65,7 +70,7 @@ class Comparison:
             directory.mkdir(parents=True)
             file = directory / f"{case.name}.conf"
             file.write_text(case.text.replace("@tmp@", str(self.tmp)).replace("@port@", str(free_port())))
-            self.imports[case.name] = result = imported.run(self.howdah, "php-fpm", [file], directory)
+            self.imports[case.name] = result = imported.run(self.arguments, "php-fpm", [file], directory)
             if not case.requests():
                 continue
             self.start_fpm(directory, file)

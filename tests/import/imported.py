@@ -1,18 +1,25 @@
-"""`howdah import`, and its report."""
+"""`howdah import`, its report, and the comparison of a kind's cases."""
 
 import json
 import re
+import shutil
 import subprocess
+import tempfile
+import traceback
+from pathlib import Path
+
+from peers import Unusable
 
 PATIENCE = 60  # seconds
 
 STATUSES = ("converted", "not needed", "changed", "not converted")
 
 
-def run(howdah, kind, files, directory, *options):
+def run(arguments, kind, files, directory, *options):
     """Exit status, document, report and messages; document and report are None if they were not written."""
     document, report = directory / "document.json", directory / "report.json"
-    command = [howdah, "import", kind, *files, "--output", document, "--report", report, *options]
+    program = [arguments.importer] if arguments.importer else [arguments.howdah, "import"]
+    command = [*program, kind, *files, "--output", document, "--report", report, *options]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE)
     read = [json.loads(path.read_text()) if path.exists() else None for path in (document, report)]
     return done.returncode, *read, done.stderr
@@ -46,3 +53,39 @@ def wrong_lines(report, file, expected):
         statuses = [entry["status"] for entry in found.get(line, [])]
         if statuses != expected.get(line, []):
             yield f"line {line}: {found.get(line, 'not in the report')}, expected: {expected.get(line, 'nothing')}"
+
+
+def differences(compare, case):
+    """The result of a comparison. A case that is broken must not hide the others."""
+    try:
+        return list(compare(case))
+    except Exception:
+        return [traceback.format_exc()]
+
+
+def compare(name, kind, arguments):
+    """Compares the cases of a kind. Returns how many have failed."""
+    cases = [case for case in kind.cases() if not arguments.cases or case.name in arguments.cases]
+    tmp = Path(tempfile.mkdtemp(prefix=f"howdah-import-{name}-"))
+    tmp.chmod(0o755)
+    comparison = kind.Comparison(tmp, arguments, cases)
+    try:
+        comparison.start()
+        found = [(case.name, differences(comparison.compare, case)) for case in cases]
+    except (OSError, Unusable, subprocess.SubprocessError) as problem:
+        found = [(case.name, [f"not started: {problem}"]) for case in cases[:1]]
+        for path in sorted(tmp.glob("**/*.log")):
+            print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
+    finally:
+        comparison.stop()
+        if arguments.keep:
+            print(f"Kept {tmp}")
+        else:
+            shutil.rmtree(tmp)
+    for case, all_of_it in found:
+        for difference in all_of_it:
+            print(f"FAIL: {name}/{case}\n{difference}")
+    failed = sum(bool(all_of_it) for _, all_of_it in found)
+    print(f"{name}: {len(found)} cases")
+    print(f"{len(found) - failed} passed, {failed} failed", flush=True)
+    return failed

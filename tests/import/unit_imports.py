@@ -5,6 +5,7 @@ A case is a directory in `unit` with `conf.json`, whose members have their statu
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,13 @@ def needs():
     return None
 
 
+def run(arguments):
+    return imported.compare("unit", sys.modules[__name__], arguments)
+
+
 class Comparison:
-    def __init__(self, tmp, howdah, cases):
-        self.tmp, self.howdah, self.cases = tmp, howdah, cases
+    def __init__(self, tmp, arguments, cases):
+        self.tmp, self.arguments, self.howdah, self.cases = tmp, arguments, arguments.howdah, cases
 
     def start(self):
         pass
@@ -38,7 +43,7 @@ class Comparison:
         directory = self.tmp / case.name
         directory.mkdir()
         file = case.directory / "conf.json"
-        status, document, report, messages = imported.run(self.howdah, "unit", [file], directory)
+        status, document, report, messages = imported.run(self.arguments, "unit", [file], directory)
         if document is None:
             yield f"not imported: {messages}"
             return

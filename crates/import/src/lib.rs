@@ -14,6 +14,7 @@ pub mod command;
 mod error;
 pub mod php_fpm;
 mod report;
+pub mod sites;
 mod source;
 pub mod unit;
 

@@ -1,6 +1,6 @@
 //! The files of a configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -31,12 +31,20 @@ pub struct Source {
     root: Option<PathBuf>,
     files: BTreeSet<PathBuf>,
     bytes: u64,
+    /// Files that are not on a disk.
+    texts: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Source {
     /// A source whose absolute paths are read below `root` if there is one (`--root`).
     pub fn new(root: Option<PathBuf>) -> Self {
         Self { root, ..Self::default() }
+    }
+
+    /// Adds a file that is not on a disk. Patterns do not find it.
+    pub fn with_file(mut self, path: PathBuf, text: Vec<u8>) -> Self {
+        self.texts.insert(path, text);
+        self
     }
 
     /// Returns where a path of the configuration is read: an absolute one below the root, where
@@ -69,6 +77,9 @@ impl Source {
     }
 
     fn read_bytes(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
+        if let Some(text) = self.texts.get(path) {
+            return Ok(text.clone());
+        }
         let failed = |error: std::io::Error| Error::file(path, error.to_string());
         // A FIFO would block; metadata follows symbolic links.
         let metadata = fs::metadata(path).map_err(failed)?;

@@ -1,9 +1,9 @@
 //! NGINX Unit: a document in Howdah's own grammar.
 //!
 //! 1. [`members`] finds the line of each member.
-//! 2. [`languages`] takes out applications that do not run PHP.
-//! 3. [`repair`] takes out what Howdah refuses, and closes the places that depend on it.
-//! 4. [`differences`] names members that mean something else here.
+//! 2. [`differences`] names members that mean something else here.
+//! 3. [`languages`] takes out applications that do not run PHP.
+//! 4. [`repair`] takes out what Howdah refuses, and closes the places that depend on it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub fn import(path: &Path, _: &Options, source: &mut Source) -> Result<Import, E
         return Err(Error::at(path, 1, "a document of Unit is an object"));
     };
     let mut report = Report::default();
-    let mut marks = Marks { ids: BTreeMap::new(), prefix: Vec::new() };
+    let mut marks = Marks::default();
     for member in members::members(&text) {
         let id = report.add(path, member.line, shown(&member.path));
         marks.ids.insert(member.path, id);
@@ -44,10 +44,11 @@ pub fn import(path: &Path, _: &Options, source: &mut Source) -> Result<Import, E
         }
     }
     let mut document = Value::Object(object);
+    marks.has_nameless_route = document.get("routes").is_some_and(Value::is_array);
+    differences::report(&document, &marks, &mut report);
     languages::take_out(&mut document, &marks, &mut report);
     repair::repair(&mut document, &marks, &mut report)
         .map_err(|message| Error::file(path, message))?;
-    differences::report(&document, &marks, &mut report);
     marks.mark_rest(&mut report);
     Ok(Import { document, report })
 }
@@ -58,17 +59,31 @@ fn shown(path: &[String]) -> String {
 }
 
 /// The members of the file in the report.
+#[derive(Default)]
 struct Marks {
     ids: BTreeMap<Vec<String>, Id>,
     /// Where the document is in the file.
     prefix: Vec<String>,
+    /// The document of the file has one route, without a name. It gets the name [`closed::MAIN`]
+    /// once there are others.
+    has_nameless_route: bool,
 }
 
 impl Marks {
+    /// Returns the path in the file of a path in the document.
+    fn path_in_file(&self, path: &[String]) -> Vec<String> {
+        let mut path = path.to_vec();
+        let is_main = path.get(1).is_some_and(|name| name == closed::MAIN);
+        if self.has_nameless_route && is_main && path[0] == "routes" {
+            path.remove(1);
+        }
+        [&self.prefix[..], &path].concat()
+    }
+
     /// Gives the member at a path of the document a status, and all that is in it. An element of
     /// an array has no entry of its own: what is in it has.
     fn mark(&self, path: &[String], status: Status, reason: &str, report: &mut Report) {
-        let path = [&self.prefix, path].concat();
+        let path = self.path_in_file(path);
         let below = self.ids.range(path.clone()..).take_while(|(one, _)| one.starts_with(&path));
         for (_, id) in below {
             report.mark(*id, status, reason);
@@ -78,7 +93,7 @@ impl Marks {
     /// Gives the member at a path of the document a status, or the member around it if there is
     /// none of this path.
     fn mark_only(&self, path: &[String], status: Status, reason: &str, report: &mut Report) {
-        let path = [&self.prefix, path].concat();
+        let path = self.path_in_file(path);
         let around = (0..=path.len()).rev().find_map(|length| self.ids.get(&path[..length]));
         if let Some(id) = around {
             report.mark(*id, status, reason);

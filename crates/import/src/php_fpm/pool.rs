@@ -120,7 +120,7 @@ impl Pool {
     }
 
     /// Returns the members of an application of type `php`: user, group, processes, limits,
-    /// options, environment and others, without `root`, `script` and `targets`. It has an `index`
+    /// options, environment and others, without the pool's access log behind a web server, without `root`, `script` and `targets`. It has an `index`
     /// only if `.php` is not among the endings of scripts.
     pub fn application(&self) -> Map<String, Value> {
         self.application.clone()

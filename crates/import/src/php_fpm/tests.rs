@@ -345,10 +345,12 @@ fn settings_are_those_of_the_php_ini_of_php_fpm() {
 
 proptest! {
     #[test]
-    fn any_file_has_an_end(lines in proptest::collection::vec(
+    fn whatever_is_imported_is_a_document(lines in proptest::collection::vec(
         "(\\[[a-c]\\]|pm = static|pm.max_children = [0-9]{1,12}|listen = [0-9:/a.]{0,9}|chroot = [$a-z/]{0,9}\
          |(env|php_value|php_flag|access.suppress_path)\\[[a-z]{0,2}\\] = [a-z\"$ ]{0,5}\
          |[a-z._]{0,12} ?= ?[a-z0-9%{}$\" .é-]{0,12})", 0..12)) {
-        let _ = imported(&lines.join("\n"));
+        if let Ok(import) = imported(&lines.join("\n")) {
+            howdah_config::Config::from_value(import.document).unwrap();
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const NAME: &str = "closed";
 
 /// The name of the route that was the only one, once there is another one.
-const MAIN: &str = "main";
+pub(super) const MAIN: &str = "main";
 
 /// An action that refuses all requests.
 pub(super) fn action() -> Value {

@@ -28,6 +28,9 @@ pub(super) fn repair(
         // Parts may be gone with the part of an earlier error: its path leads nowhere then.
         for error in [&error].into_iter().chain(error.others()) {
             let mut path = split_path(error.path());
+            if path.is_empty() && error.unknown().is_none() {
+                return Err(last);
+            }
             let unknown = match error.unknown() {
                 Some(Unknown::Key { name, .. }) => Some(name.clone()),
                 _ => None,
@@ -37,7 +40,9 @@ pub(super) fn repair(
                 Some(hint) => format!("Howdah refuses it: {}; {hint}", error.message()),
                 None => format!("Howdah refuses it: {}", error.message()),
             };
+            // If there is no such member, it is a mistake of the object around it.
             marks.mark_only(&path, Status::NotConverted, &reason, report);
+            marks.mark(&path, Status::NotConverted, &reason, report);
             take_out(document, &path, marks, report);
         }
     }

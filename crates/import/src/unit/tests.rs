@@ -152,7 +152,12 @@ fn keys_of_unit_that_howdah_refuses_are_taken_out() {
     );
     assert_eq!(
         with(&import, Status::NotConverted),
-        ["settings/http/websocket", "settings/js_module", "applications/a/limits/shm"]
+        [
+            "settings/http/websocket",
+            "settings/http/websocket/read_timeout",
+            "settings/js_module",
+            "applications/a/limits/shm",
+        ]
     );
 }
 

@@ -84,8 +84,11 @@ impl<'a> Evaluation<'a> {
         self.put_object("options", options);
         self.priority();
         self.extensions();
-        if let Some(log) = access_log::access_log(self.settings, self.report) {
-            self.put("access_log", log);
+        match (access_log::access_log(self.settings, self.report), self.front) {
+            (Some(log), Front::Unknown) => self.put("access_log", log),
+            // An application's log would take the place of the site's.
+            (Some(_), Front::Imported) => self.without_log(),
+            (None, _) => {}
         }
         self.pages();
         self.socket(listen);
@@ -342,6 +345,15 @@ impl<'a> Evaluation<'a> {
         }
     }
 
+    fn without_log(&mut self) {
+        let reason = "the requests are in the access log of the site, with its format";
+        for name in ["access.log", "access.format"] {
+            if let Some(set) = self.settings.get(name) {
+                self.report.replace(set.id, Status::Changed, reason);
+            }
+        }
+    }
+
     fn pages(&mut self) {
         let settings = self.settings;
         let is_path = |path: &str| {
@@ -381,7 +393,7 @@ impl<'a> Evaluation<'a> {
             self.mark("pm.status_listen", Status::Changed, reason);
         }
         self.mark("pm.status_listen", Status::NotNeeded, "an empty value is none");
-        let has_log = self.application.contains_key("access_log");
+        let has_log = settings.text("access.log").is_some();
         for element in settings.elements.iter().filter(|one| one.name == "access.suppress_path") {
             if !has_log {
                 let reason = "without \"access.log\" there is no log";
@@ -396,7 +408,7 @@ impl<'a> Evaluation<'a> {
                     "no request for this path is logged, whatever its method, query and status",
                 ),
                 Front::Imported => {
-                    (Status::NotConverted, "requests for this path are in the access log, too")
+                    (Status::Changed, "requests for this path are in the access log of the site")
                 }
             };
             self.report.mark(id, status, reason);
