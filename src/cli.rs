@@ -8,6 +8,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use howdah_sys::log::Level;
 
+use crate::import;
+
 /// One lean server for PHP sites.
 #[derive(Debug, Parser)]
 #[command(
@@ -24,6 +26,7 @@ Try it:
   howdah serve --host a.example /srv/a --host b.example /srv/b   several sites, each with its host
   howdah serve --config site.json   a configuration in NGINX Unit's grammar
   howdah check site.json            check a configuration
+  howdah import nginx /etc/nginx/nginx.conf --output site.json   a configuration made of nginx's
   howdah status                     show the status of the running server
   howdah site add shop.example --root /srv/shop   add a site to the running server
 
@@ -48,6 +51,9 @@ pub enum Command {
     /// Explain the effects of .htaccess files on a request
     #[command(subcommand)]
     Htaccess(Htaccess),
+    /// Make a document of the configuration of nginx, Apache, PHP-FPM or NGINX Unit
+    #[command(subcommand, after_help = IMPORT_HELP)]
+    Import(Box<import::Command>),
     /// Talk to a running server
     #[command(flatten)]
     Control(howdah_client::Command),
@@ -66,6 +72,16 @@ pub enum Command {
     /// Show the version, the features and the versions of PHP found
     Version,
 }
+
+/// What follows the help of `import`.
+const IMPORT_HELP: &str = "\
+Nothing is executed, and nothing but the files of --output and --report is written. The report says
+of each directive what became of it: converted, not needed, changed or not converted. What the
+other server refuses is refused by the document, too, even where a directive is not converted.
+
+The exit status is 0 if all directives are converted, not needed or changed; 3 if the document is
+written and some are not converted; 2 if the configuration cannot be read. With --replay, --urls or
+--crawl it is 4 if a response differs from that of the old server.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args, Default)]

@@ -10,6 +10,7 @@ mod completion;
 mod config_file;
 mod directories;
 mod environment;
+mod import;
 mod manual;
 mod php_programs;
 mod serve;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         cli::Command::Htaccess(cli::Htaccess::Explain(arguments)) => {
             howdah_review::explain(&arguments)
         }
+        cli::Command::Import(command) => return import::run(&command),
         cli::Command::Completions { shell } => {
             print!("{}", completion::script(shell, cli::definitions()));
             Ok(())
