@@ -142,6 +142,7 @@ test-tools:
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
 	tests/migration/run --howdah $(DEBUG)
+	tests/import/run --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
 	tests/hestia_test.py --howdah $(DEBUG)
 	tests/published/run --howdah $(DEBUG)
