@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -227,3 +228,60 @@ def crawl(self, tmp):
     done = self.command("unit", tmp / "unit.json", "--output", tmp / "a.json", "--urls", tmp / "list",
                         "--against", f"http://127.0.0.1:{port}")
     yield from unexpected(done, 1, f"127.0.0.1:{port}: ")
+
+
+@case
+def crawl_over_tls(self, tmp):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old.example", "-days", "2",
+                    "-keyout", tmp / "key.pem", "-out", tmp / "chain.pem"], check=True, capture_output=True)
+    server = old_server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp / "chain.pem", tmp / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    port = server.server_address[1]
+    new_document(tmp, port)
+    document = json.loads((tmp / "unit.json").read_text())
+    certificate = {"chain": f"{tmp}/chain.pem", "key": f"{tmp}/key.pem"}
+    document["listeners"][f"*:{port}"]["tls"] = {"certificate": certificate}
+    (tmp / "unit.json").write_text(json.dumps(document))
+    (tmp / "list").write_text("https://old.example/moved\n/other.txt\n")
+    done = self.command("unit", tmp / "unit.json", "--output", tmp / "a.json", "--urls", tmp / "list",
+                        "--against", f"https://127.0.0.1:{port}")
+    yield from unexpected(done, 4, "2 requests, 2 with other responses", f"GET 127.0.0.1:{port}/other.txt: ",
+                          'location "/elsewhere" (old: "http://old.example/elsewhere")')
+    if ("GET", "old.example", "/moved") not in Old.asked:
+        yield f"asked: {Old.asked}"
+    server.shutdown()
+
+
+@case
+def files_of_sites(self, tmp):
+    for name in ("shop", "static"):
+        (tmp / name).mkdir(mode=0o755)
+        (tmp / name / "index.html").write_text(name)
+    (tmp / "shop/index.php").write_text("<?php echo 'script';")
+    (tmp / "unit.json").write_text(json.dumps({
+        "listeners": {"127.0.0.1:80": {"pass": "routes/hosts"}},
+        "routes": {
+            "hosts": [{"match": {"host": ["shop.example", "www.shop.example"]}, "action": {"pass": "routes/shop"}},
+                      {"match": {"host": "static.example"}, "action": {"pass": "routes/static"}},
+                      {"match": {"host": "other.example"}, "action": {"pass": "routes/other"}}],
+            "shop": [{"match": {"uri": "/private/*"}, "action": {"return": 403}},
+                     {"match": {"uri": "*.php"}, "action": {"pass": "applications/shop"}},
+                     {"action": {"share": f"{tmp}/shop$uri", "fallback": {"pass": "applications/shop/front"}}}],
+            "static": [{"action": {"share": f"{tmp}/static$uri"}}],
+            "other": [{"action": {"proxy": "http://127.0.0.1:9"}}]},
+        "applications": {"shop": {"type": "php", "user": "www-data", "targets": {
+            "direct": {"root": f"{tmp}/shop"}, "front": {"root": f"{tmp}/shop", "script": "index.php"}}}}}))
+    sites = tmp / "sites"
+    done = self.command("unit", tmp / "unit.json", "--output", tmp / "a.json", "--sites", sites)
+    yield from unexpected(done, 0, f"{sites}/shop.example.json: a site", f"{sites}/static.example.json: a site",
+                          'no file of a site for other.example: it has "proxy"')
+    if sorted(path.name for path in sites.iterdir()) != ["shop.example.json", "static.example.json"]:
+        yield f"files: {list(sites.iterdir())}"
+    site = json.loads((sites / "shop.example.json").read_text())
+    if site.get("routes") != [{"match": {"uri": "/private/*"}, "action": {"return": 403}}]:
+        yield f"what is closed is not closed: {site}"
+    (tmp / "all.json").write_text(json.dumps({"sites": f"{sites}/*.json"}))
+    done = subprocess.run([self.howdah, "check", "--syntax", tmp / "all.json"], capture_output=True, text=True)
+    yield from unexpected(done, 0, "the configuration is valid")

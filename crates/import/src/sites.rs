@@ -152,7 +152,12 @@ impl Found {
             return Err("it has several applications".to_owned());
         }
         let application = &document["applications"][name];
-        let place = if part.is_empty() { application } else { &application["targets"][part] };
+        // Without a name, it is the first target of those that there are.
+        let first = application["targets"].as_object().and_then(|targets| targets.values().next());
+        let place = match (part, first) {
+            ("", first) => first.unwrap_or(application),
+            (part, _) => &application["targets"][part],
+        };
         if let Some(script) = place["script"].as_str() {
             self.front(&format!("/{}", script.trim_start_matches('/')))?;
         }
