@@ -58,7 +58,8 @@ pub(crate) fn heads(old: &Answer, new: &Answer, host: &str, scheme: &str) -> Vec
         // The fields of two statuses are not comparable.
         return parts;
     }
-    let (old, new) = (fields(old, host, scheme), fields(new, host, scheme));
+    let is_own = is_own_page(old);
+    let (old, new) = (fields(old, host, scheme, is_own), fields(new, host, scheme, is_own));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for name in names {
         let shown = |values: Option<&String>| match values {
@@ -89,10 +90,10 @@ fn status(answer: &Answer) -> String {
     if answer.status == 0 { "closed".to_owned() } else { answer.status.to_string() }
 }
 
-/// Returns the fields that are compared, each with its values.
-fn fields(answer: &Answer, host: &str, scheme: &str) -> BTreeMap<String, String> {
+/// Returns the fields that are compared, each with its values; not the kind of a page that the
+/// server itself has made.
+fn fields(answer: &Answer, host: &str, scheme: &str, is_own: bool) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let is_own = is_own_page(answer);
     for (name, value) in &answer.fields {
         let name = name.as_str();
         if IGNORED.contains(&name) || is_own && name == "content-type" {
@@ -158,6 +159,17 @@ mod tests {
         );
         assert_eq!(heads(&old, &new, "a.example", "http"), [""; 0]);
         assert!(!is_other_body(&old, &new));
+    }
+
+    #[test]
+    fn pages_of_the_servers_themselves_are_not_compared() {
+        let old = answer(404, &[("content-type", "text/html")], "<center>nginx</center>");
+        let new = answer(404, &[("content-type", "text/html;charset=utf-8")], "not found");
+        assert_eq!(heads(&old, &new, "a", "http"), [""; 0]);
+        assert!(!is_other_body(&old, &new));
+        let other = answer(404, &[("content-type", "text/plain")], "a page of the site");
+        assert_eq!(heads(&other, &new, "a", "http").len(), 1);
+        assert!(is_other_body(&other, &new));
     }
 
     #[test]
