@@ -287,6 +287,30 @@ fn included_files_are_read_once_and_their_section_stays_open() {
     assert_eq!(told.len(), 6);
 }
 
+// The files of PHP's own images.
+#[test]
+fn a_pool_of_several_files_has_the_values_of_the_last() {
+    let directory = files(&[
+        ("usr/local/etc/php-fpm.conf", "[global]\ninclude=etc/php-fpm.d/*.conf\n"),
+        (
+            "usr/local/etc/php-fpm.d/www.conf",
+            "[www]\nlisten = 127.0.0.1:9000\npm = static\npm.max_children = 5\n",
+        ),
+        (
+            "usr/local/etc/php-fpm.d/zz-docker.conf",
+            "[global]\ndaemonize = no\n[www]\nlisten = 9001\n",
+        ),
+    ]);
+    let mut source = Source::new(Some(directory.path().to_owned()));
+    let mut report = Report::default();
+    let path = directory.path().join("usr/local/etc/php-fpm.conf");
+    let pools = read(&[path], &mut source, &mut report).unwrap();
+    assert_eq!((pools.len(), pools[0].listen.as_str()), (1, "9001"));
+    assert!(pools[0].is_at("php:9001") && !pools[0].is_at("127.0.0.1:9000"));
+    assert_eq!(report.entries().len(), 6);
+    assert_eq!(report.with_status(Status::NotConverted).count(), 0);
+}
+
 #[test]
 fn files_that_cannot_be_read_are_errors_with_a_line() {
     for (text, line) in [
