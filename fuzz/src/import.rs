@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use howdah_config::Config;
-use howdah_import::{Error, Import, Options, Source, Status, php_fpm, unit};
+use howdah_import::{Error, Import, Options, Source, Status, nginx, php_fpm, unit};
 
 /// The file that the input is.
 const FILE: &str = "/input.conf";
@@ -14,6 +14,11 @@ const ROOT: &str = "/nonexistent";
 /// PHP-FPM's pools: any text becomes a document, or has an error.
 pub fn php_fpm(input: &[u8]) {
     check(input, |source| php_fpm::import(&[FILE.into()], &Options::default(), source));
+}
+
+/// nginx's configurations: a whole one, and the content of a server.
+pub fn nginx(input: &[u8]) {
+    check(input, |source| nginx::import(Path::new(FILE), &Options::default(), source));
 }
 
 /// Unit's documents.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Import, Options, Report, Source, Status, php_fpm, unit};
+use crate::{Error, Import, Options, Report, Source, Status, nginx, php_fpm, unit};
 
 /// The files of one server.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl Input<'_> {
     pub fn import(self, options: &Options) -> Result<Import, Error> {
         let mut source = Source::new(options.root.clone());
         match self {
-            Self::Nginx(file) => Err(Error::file(file, "nginx cannot be imported yet")),
+            Self::Nginx(file) => nginx::import(file, options, &mut source),
             Self::Apache(files) => {
                 let file = files.first().map_or(Path::new(""), PathBuf::as_path);
                 Err(Error::file(file, "Apache cannot be imported yet"))

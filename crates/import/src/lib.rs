@@ -12,6 +12,7 @@
 
 pub mod command;
 mod error;
+pub mod nginx;
 pub mod php_fpm;
 mod report;
 pub mod sites;

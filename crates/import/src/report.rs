@@ -51,6 +51,11 @@ impl Entry {
         self.status.unwrap_or(Status::NotConverted)
     }
 
+    /// Returns true if no importer has looked at the directive.
+    pub fn is_open(&self) -> bool {
+        self.status.is_none()
+    }
+
     /// Why the status is not "converted"; `None` for [`Status::Converted`].
     pub fn reason(&self) -> Option<&str> {
         match self.status {

@@ -176,7 +176,7 @@ impl Source {
 }
 
 /// Returns true if a part of a path has a character of a pattern.
-pub fn is_pattern(part: &str) -> bool {
+pub(crate) fn is_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
@@ -228,7 +228,7 @@ fn unescaped(part: &str) -> PathBuf {
 }
 
 /// Returns true if a name matches a pattern of fnmatch(3) without a slash.
-fn is_match(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }

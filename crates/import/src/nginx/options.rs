@@ -1,0 +1,507 @@
+//! Directives that change responses: header fields, error pages, caching by browsers, sizes, rates.
+
+use howdah_config::{Pattern, Subject};
+use serde_json::{Value, json};
+
+use super::context::Place;
+use super::convert::Converter;
+use super::state::State;
+use super::steps::object;
+use super::template::Template;
+use super::units;
+use super::variables::Object;
+use crate::Status;
+
+/// What answers a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// A file.
+    File,
+    /// The server itself: `return`.
+    Own,
+    /// A script or another server.
+    Passed,
+}
+
+/// Media types that scripts often have, beside those of nginx's list.
+const FURTHER_TYPES: [&str; 8] = [
+    "application/json",
+    "application/ld+json",
+    "application/manifest+json",
+    "application/octet-stream",
+    "application/xml",
+    "text/html",
+    "text/plain",
+    "text/xml",
+];
+
+/// Fields that a document cannot set.
+const RESERVED: [&str; 4] = ["content-length", "transfer-encoding", "connection", "date"];
+
+/// Fields whose several values may stand in one, with commas.
+const LISTS: [&str; 8] = [
+    "cache-control",
+    "vary",
+    "link",
+    "allow",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-expose-headers",
+    "server-timing",
+];
+
+impl<'t> Converter<'_> {
+    /// Adds the options of a place to an action that answers requests.
+    pub fn add_options(
+        &mut self,
+        action: &mut Object,
+        place: &Place<'t>,
+        state: &State,
+        answer: Answer,
+    ) {
+        let fields = self.response_headers(place, state, answer, action);
+        if !fields.is_empty() {
+            merge(action, "response_headers", fields);
+        }
+        let pages = self.error_pages(place, state);
+        if !pages.is_empty() {
+            action.insert("error_pages".to_owned(), pages.into());
+        }
+        self.expires(action, place, state, answer);
+        self.charset(action, place);
+        self.body_size(action, place);
+        self.rate(action, place, state);
+        self.compression_of(action, place);
+        if let Some(log) = self.access_log_of(place, state) {
+            action.insert("access_log".to_owned(), log);
+        }
+        if answer != Answer::Own {
+            self.mirror(action, place, state);
+        }
+        if answer == Answer::File {
+            self.type_of_files(action, place);
+            self.links(action, place);
+        }
+    }
+
+    fn response_headers(
+        &mut self,
+        place: &Place<'t>,
+        state: &State,
+        answer: Answer,
+        action: &Object,
+    ) -> Object {
+        let mut fields = Object::new();
+        let directives = place.scope.all("add_header");
+        for directive in &directives {
+            let name = directive.arg(0);
+            let is_always = directive.arg(2) == "always";
+            if directive.args.len() == 3 && !is_always {
+                self.report.mark(
+                    directive.id,
+                    Status::NotConverted,
+                    "its third argument is not \"always\"",
+                );
+                continue;
+            }
+            // nginx adds a field to these statuses alone.
+            let status = action.get("return").and_then(Value::as_u64).unwrap_or(200);
+            if !is_always && !matches!(status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308) {
+                self.report.mark(
+                    directive.id,
+                    Status::NotNeeded,
+                    "the status of this response never has the field",
+                );
+                continue;
+            }
+            if let Some(field) =
+                super::variables::checked_field(directive.arg(1).trim_start_matches('$'), place)
+            {
+                if field.replace('_', "-").eq_ignore_ascii_case(name) {
+                    self.report.converted(directive.id);
+                } else {
+                    self.report.mark(
+                        directive.id,
+                        Status::NotConverted,
+                        "a field of the check is sent under its own name alone",
+                    );
+                }
+                continue;
+            }
+            let value = match self.value(directive.arg(1), place, state) {
+                Ok(value) => value,
+                Err(reason) => {
+                    self.report.mark(directive.id, Status::NotConverted, reason);
+                    continue;
+                }
+            };
+            if value.constant() == Some("")
+                && !matches!(name.to_ascii_lowercase().as_str(), "last-modified" | "etag")
+            {
+                self.report.mark(
+                    directive.id,
+                    Status::NotNeeded,
+                    "a field without a value is not sent",
+                );
+                continue;
+            }
+            if RESERVED.contains(&name.to_ascii_lowercase().as_str()) || !is_field_name(name) {
+                self.report.mark(directive.id, Status::NotConverted, "this field cannot be set");
+                continue;
+            }
+            let mut text = value.render();
+            let is_same = |other: &str| other.eq_ignore_ascii_case(name);
+            let former = fields
+                .iter()
+                .find(|(other, _)| is_same(other))
+                .map(|(key, value)| (key.clone(), value.clone()));
+            let mut key = name.to_owned();
+            if let Some((former_key, former)) = former {
+                let before =
+                    former.get("value").unwrap_or(&former).as_str().unwrap_or_default().to_owned();
+                if before == text {
+                    self.report.mark(
+                        directive.id,
+                        Status::Changed,
+                        "the field is sent once; nginx sends it twice",
+                    );
+                    continue;
+                }
+                if !LISTS.contains(&name.to_ascii_lowercase().as_str()) {
+                    self.report.mark(
+                        directive.id,
+                        Status::NotConverted,
+                        "a response has one field of a name; the first one is sent",
+                    );
+                    continue;
+                }
+                self.report.mark(
+                    directive.id,
+                    Status::Changed,
+                    "values of one field are joined with a comma; nginx sends two fields",
+                );
+                text = format!("{before}, {text}");
+                key = former_key;
+            }
+            let removes = text.is_empty();
+            let value: Value = if removes { Value::Null } else { text.into() };
+            let value = if is_always { json!({ "value": value, "always": true }) } else { value };
+            fields.insert(key, value);
+            if answer == Answer::Passed {
+                let reason =
+                    "a field of this name that the application sends is replaced; nginx sends both";
+                self.report.mark(directive.id, Status::Changed, reason);
+            } else {
+                self.report.converted(directive.id);
+            }
+        }
+        if answer == Answer::Own && action.contains_key("body") {
+            let has_type = fields.keys().any(|key| key.eq_ignore_ascii_case("content-type"));
+            if let (false, Some(content_type)) = (has_type, self.type_of_text(place)) {
+                fields.insert(
+                    "Content-Type".to_owned(),
+                    json!({ "value": content_type, "always": true }),
+                );
+            }
+        }
+        if let Some(etag) = place.scope.one("etag") {
+            self.report.converted(etag.id);
+            if etag.arg(0).eq_ignore_ascii_case("off") && answer == Answer::File {
+                fields.insert("ETag".to_owned(), Value::Null);
+            }
+        }
+        fields
+    }
+
+    fn expires(&mut self, action: &mut Object, place: &Place<'t>, state: &State, answer: Answer) {
+        let Some(directive) = place.scope.one("expires") else { return };
+        let text = directive.args.join(" ");
+        if text == "off" {
+            self.report.converted(directive.id);
+            return;
+        }
+        let value = if text.contains('$') {
+            let map = self.value(&text, place, state).ok();
+            match map.and_then(|value| self.expires_by_type(&value)) {
+                Some(value) => {
+                    let reason = "media types beyond nginx's list have the default of the map";
+                    self.report.mark(directive.id, Status::Changed, reason);
+                    value
+                }
+                None => {
+                    self.report.mark(
+                        directive.id,
+                        Status::NotConverted,
+                        "the time is a variable that is no map of media types",
+                    );
+                    return;
+                }
+            }
+        } else {
+            match expires_text(&directive.args) {
+                Some(text) => text.into(),
+                None => {
+                    self.report.mark(
+                        directive.id,
+                        Status::NotConverted,
+                        "the time is none of nginx's",
+                    );
+                    return;
+                }
+            }
+        };
+        action.insert("expires".to_owned(), value);
+        if answer == Answer::Passed {
+            let reason = "an application's own Expires and Cache-Control stay; nginx replaces them";
+            self.report.mark(directive.id, Status::Changed, reason);
+        } else {
+            self.report.converted(directive.id);
+        }
+        // A field Cache-Control beside the time would replace it.
+        let own =
+            action.get("response_headers").and_then(|fields| fields.get("Cache-Control")).cloned();
+        let own = own.as_ref().map(|value| value.get("value").unwrap_or(value));
+        if let Some(text) = own.and_then(Value::as_str).filter(|text| !text.contains('$')) {
+            action.insert("cache_control".to_owned(), text.into());
+            if let Some(fields) = action.get_mut("response_headers").and_then(Value::as_object_mut)
+            {
+                fields.remove("Cache-Control");
+                if fields.is_empty() {
+                    action.remove("response_headers");
+                }
+            }
+        }
+    }
+
+    /// Returns times by media type for a map of the type of the response.
+    fn expires_by_type(&self, value: &Template) -> Option<Value> {
+        let name = value.only_variable()?;
+        let (_, definition) = self.variables.iter().find(|(other, _)| other == name)?;
+        if definition.get("map")?.as_str()? != "$response_header_content_type" {
+            return None;
+        }
+        let values = definition.get("values")?.as_object()?;
+        let time = |value: &Value| expires_text(&[value.as_str()?.to_owned()]);
+        let mut times = Object::new();
+        // Each type that nginx's list has, and each kind of types that a pattern is about.
+        for name in self.types.values().map(String::as_str).chain(FURTHER_TYPES) {
+            let exact = values.get(name);
+            let matches = |pattern: &str| {
+                Pattern::parse(pattern, Subject::Header)
+                    .is_ok_and(|pattern| pattern.matches(name.as_bytes()))
+            };
+            let by_pattern = || values.iter().find(|(key, _)| key.starts_with('~') && matches(key));
+            if let Some(value) = exact.or_else(|| by_pattern().map(|(_, value)| value)) {
+                times.insert(name.to_owned(), time(value)?.into());
+            }
+        }
+        for (pattern, value) in values {
+            let kind = pattern.strip_prefix('~').map(|text| text.trim_start_matches("(?i)"));
+            if let Some(kind) = kind.and_then(|text| text.trim_start_matches('^').strip_suffix('/'))
+            {
+                times.entry(format!("{kind}/*")).or_insert(time(value)?.into());
+            } else if !pattern.starts_with('~') && pattern.contains('/') {
+                times.entry(pattern.clone()).or_insert(time(value)?.into());
+            }
+        }
+        let default = definition.get("default").and_then(Value::as_str).unwrap_or("off");
+        let default = if default.is_empty() { "off" } else { default };
+        times.insert("*".to_owned(), expires_text(&[default.to_owned()])?.into());
+        Some(times.into())
+    }
+
+    fn charset(&mut self, action: &mut Object, place: &Place<'t>) {
+        let Some(directive) = place.scope.one("charset") else { return };
+        let name = directive.arg(0);
+        if name == "off" {
+            self.report.converted(directive.id);
+            return;
+        }
+        if name.contains('$') {
+            self.report.mark(directive.id, Status::NotConverted, "the charset is a variable");
+            return;
+        }
+        action.insert("charset".to_owned(), name.into());
+        self.report.mark(directive.id, Status::Changed, "all text types have the charset, text/css as well; nginx adds it to text/html, text/xml, text/plain, JavaScript and RSS");
+    }
+
+    fn body_size(&mut self, action: &mut Object, place: &Place<'t>) {
+        let size = match place.scope.one("client_max_body_size") {
+            Some(directive) => {
+                self.report.converted(directive.id);
+                body_size(directive.arg(0))
+            }
+            None => DEFAULT_BODY_SIZE,
+        };
+        if size != self.body_size {
+            action.insert("max_body_size".to_owned(), size.into());
+        }
+    }
+
+    fn rate(&mut self, action: &mut Object, place: &Place<'t>, _state: &State) {
+        let after = place.scope.one("limit_rate_after");
+        let Some(directive) = place.scope.one("limit_rate") else {
+            if let Some(after) = after {
+                self.report.mark(after.id, Status::NotNeeded, "there is no limit_rate");
+            }
+            return;
+        };
+        match units::size(directive.arg(0)) {
+            Some(0) => self.report.converted(directive.id),
+            Some(rate) => {
+                self.report.converted(directive.id);
+                let value = match after.map(|after| (after, units::size(after.arg(0)))) {
+                    Some((after, Some(size))) => {
+                        self.report.converted(after.id);
+                        json!({ "rate": rate, "after": size })
+                    }
+                    Some((after, None)) => {
+                        self.report.mark(after.id, Status::NotConverted, "the size is a variable");
+                        rate.into()
+                    }
+                    None => rate.into(),
+                };
+                action.insert("rate".to_owned(), value);
+            }
+            None => self.report.mark(directive.id, Status::NotConverted, "the rate is a variable"),
+        }
+    }
+
+    /// A place in which responses are not compressed, beside others in which they are.
+    fn compression_of(&mut self, action: &mut Object, place: &Place<'t>) {
+        if self.compresses && !place.scope.is_on("gzip") && !action.contains_key("return") {
+            action.insert("compress".to_owned(), false.into());
+        }
+    }
+
+    fn mirror(&mut self, action: &mut Object, place: &Place<'t>, state: &State) {
+        let directives = place.scope.all("mirror");
+        if let [off] = directives.as_slice()
+            && off.arg(0) == "off"
+        {
+            self.report.converted(off.id);
+            return;
+        }
+        let body = place.scope.one("mirror_request_body");
+        let mut mirrors = Vec::new();
+        for directive in directives {
+            match self.value(directive.arg(0), place, state) {
+                Ok(path) if path.beginning().starts_with('/') => {
+                    self.report.converted(directive.id);
+                    let mut mirror =
+                        object([("action", self.internal_redirect(place, &path).into())]);
+                    if body.is_some_and(|body| body.arg(0).eq_ignore_ascii_case("off")) {
+                        mirror.insert("max_body_size".to_owned(), 0.into());
+                    }
+                    mirrors.push(Value::from(mirror));
+                }
+                _ => self.report.mark(
+                    directive.id,
+                    Status::NotConverted,
+                    "the path of the copy cannot be said",
+                ),
+            }
+        }
+        if let Some(body) = body {
+            self.report.mark(
+                body.id,
+                Status::Changed,
+                "without bodies, requests that have one are not copied",
+            );
+        }
+        if !mirrors.is_empty() {
+            action.insert("mirror".to_owned(), mirrors.into());
+        }
+    }
+
+    fn links(&mut self, action: &mut Object, place: &Place<'t>) {
+        let directive = place.scope.one("disable_symlinks");
+        match directive.map(|directive| (directive, directive.arg(0))) {
+            Some((directive, "on")) => {
+                action.insert("follow_symlinks".to_owned(), false.into());
+                self.report.mark(directive.id, Status::Changed, "links in the path of the document root are not followed either, and \"from\" does not count");
+            }
+            Some((directive, "if_not_owner")) => {
+                self.report.mark(
+                    directive.id,
+                    Status::Changed,
+                    "links that stay in the document root are followed, whatever their owners",
+                );
+            }
+            Some((directive, _)) => {
+                self.report.converted(directive.id);
+                action.insert("follow_symlinks".to_owned(), true.into());
+            }
+            None => {
+                // nginx follows all links.
+                action.insert("follow_symlinks".to_owned(), true.into());
+            }
+        }
+    }
+}
+
+/// The maximum size of a request's body in nginx without a directive.
+pub const DEFAULT_BODY_SIZE: u64 = 1 << 20;
+
+/// Reads a size of `client_max_body_size`; 0 is no limit.
+pub fn body_size(text: &str) -> u64 {
+    /// More than any request has.
+    const UNLIMITED: u64 = 1 << 50;
+    match units::size(text) {
+        Some(0) => UNLIMITED,
+        Some(size) => size.min(UNLIMITED),
+        None => DEFAULT_BODY_SIZE,
+    }
+}
+
+/// Adds members to an object in an action.
+pub fn merge(action: &mut Object, key: &str, more: Object) {
+    match action.get_mut(key).and_then(Value::as_object_mut) {
+        Some(object) => object.extend(more),
+        None => {
+            action.insert(key.to_owned(), more.into());
+        }
+    }
+}
+
+/// Returns the text of a time in `expires` of an action.
+fn expires_text(args: &[String]) -> Option<String> {
+    match args {
+        [word] if matches!(word.as_str(), "max" | "epoch" | "off") => Some(word.clone()),
+        [word, time] if word == "modified" => {
+            let (sign, digits) = signed(time);
+            let seconds = units::milliseconds(digits)? / 1000;
+            Some(format!("modified {sign}{seconds}s"))
+        }
+        [time] if time.starts_with('@') => Some(time.clone()),
+        [time] => {
+            let (sign, digits) = signed(time);
+            let seconds = units::milliseconds(digits)? / 1000;
+            Some(if sign == "-" { "-1".to_owned() } else { shortest(seconds) })
+        }
+        _ => None,
+    }
+}
+
+fn signed(time: &str) -> (&str, &str) {
+    match time.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("+", time.strip_prefix('+').unwrap_or(time)),
+    }
+}
+
+fn shortest(seconds: u64) -> String {
+    for (unit, length) in [("d", 86_400), ("h", 3600), ("m", 60)] {
+        if seconds >= length && seconds.is_multiple_of(length) {
+            return format!("{}{unit}", seconds / length);
+        }
+    }
+    format!("{seconds}s")
+}
+
+fn is_field_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
