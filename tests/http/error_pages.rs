@@ -107,6 +107,14 @@ fn a_page_may_have_a_status_of_its_own_and_come_from_anywhere() {
                 "action": {"return": 302, "location": "/login?from=$uri"}, "keep_status": false,
             }}},
         }, {
+            "match": {"uri": "/402"},
+            "action": {"return": 402, "error_pages": {"402": {"action": own, "status": 451}}},
+        }, {
+            "match": {"uri": "/405"},
+            "action": {"return": 405, "error_pages": {"405": {
+                "action": {"return": 200, "body": "no body"}, "status": 204,
+            }}},
+        }, {
             "match": {"uri": "/503"},
             "action": {"return": 503, "error_pages": {"503": {"action": {"proxy": proxy}}}},
         }, {
@@ -122,6 +130,10 @@ fn a_page_may_have_a_status_of_its_own_and_come_from_anywhere() {
     assert_eq!((page.status, page.text().as_str()), (404, "own"));
     let page = server.get("/410");
     assert_eq!((page.status, page.text().as_str()), (218, "own"));
+    let page = server.get("/402");
+    assert_eq!((page.status, page.text().as_str()), (451, "own"));
+    let page = server.get("/405");
+    assert_eq!((page.status, page.text().as_str()), (204, ""));
     let page = server.get("/403");
     assert_eq!((page.status, page.field("location")), (302, Some("/login?from=/403")));
     let page = server.get("/503");

@@ -176,6 +176,12 @@ static ERROR_PAGE: Shape = Shape {
             true,
             "Keeps the status of the error instead of the status of the action",
         ),
+        Key::new(
+            "status",
+            Kind::Integer(200, 599),
+            "The status of the response, in place of that of the error and that of the action",
+        )
+        .details("nginx's `error_page 404 =410 /page`. Not with `keep_status`"),
     ]],
 };
 
@@ -293,9 +299,20 @@ pub enum PageSource {
     Action {
         /// The action; it has no error pages.
         action: Box<Action>,
-        /// True if the response keeps the status of the error.
-        keep_status: bool,
+        /// The status of the response.
+        status: PageStatus,
     },
+}
+
+/// The status of a response whose content is an error page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageStatus {
+    /// That of the error.
+    OfError,
+    /// That of the action.
+    OfAction,
+    /// This one.
+    Fixed(u16),
 }
 
 /// The keys of which an action has exactly one.
@@ -516,9 +533,17 @@ fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
     if !action.limit.is_empty() {
         return Err(value.invalid("must not have \"limit\": its request was admitted already"));
     }
-    let keep_status = object.switch("keep_status")?;
+    let keeps = object.switch("keep_status")?;
+    let status = match object.integer("status")? {
+        Some(_) if object.has("keep_status") => {
+            return Err(node.invalid("must have only one of \"keep_status\" and \"status\""));
+        }
+        Some(status) => PageStatus::Fixed(status),
+        None if keeps => PageStatus::OfError,
+        None => PageStatus::OfAction,
+    };
     object.end()?;
-    Ok(PageSource::Action { action: Box::new(action), keep_status })
+    Ok(PageSource::Action { action: Box::new(action), status })
 }
 
 /// Returns the key that names the kind of the action. There must be exactly one.

@@ -101,7 +101,7 @@ pub use access_log::{
     AccessLog, Destination, JOURNAL_SOCKET, Journal, LogFormat, LogValue, Only, Syslog,
     SyslogProtocol, SyslogServer,
 };
-pub use action::{Action, ActionKind, AuthRequest, ErrorPage, PageSource, Share};
+pub use action::{Action, ActionKind, AuthRequest, ErrorPage, PageSource, PageStatus, Share};
 pub use action_options::{ActionOptions, BodyLimit};
 pub use actions::RouterPath;
 pub use address::{Address, AddressError};

@@ -306,12 +306,18 @@ fn error_pages_are_files_or_actions_by_status() {
     assert_eq!(file.to_str(), Some("/e/404.html"));
     let page = json!({"action": {"rewrite": "/404.php", "return": 200}, "keep_status": false});
     let pages = read_action(json!({"return": 404, "error_pages": {"503": page}})).error_pages;
-    let [ErrorPage { status: 503, source: PageSource::Action { action: by, keep_status: false } }] =
+    let [ErrorPage { status: 503, source: PageSource::Action { action: by, status } }] =
         pages.as_slice()
     else {
         panic!("{pages:?}")
     };
-    assert!(by.rewrite.is_some());
+    assert!(by.rewrite.is_some() && *status == PageStatus::OfAction);
+    let page = json!({"action": {"return": 200}, "status": 410});
+    let pages = read_action(json!({"return": 404, "error_pages": {"503": page}})).error_pages;
+    assert!(matches!(
+        pages.as_slice(),
+        [ErrorPage { source: PageSource::Action { status: PageStatus::Fixed(410), .. }, .. }]
+    ));
     for (pages, message) in [
         (json!({"200": "/a"}), "\"200\" must be a status code from 400 to 599"),
         (json!({"+404": "/a"}), "must be a status code"),
@@ -386,6 +392,11 @@ fn captures_can_be_named_in_the_action_of_their_step() {
         json!({"rewrite": "/$2", "pass": "routes"}),
         json!({"return": 301, "location": "/$section"}),
         json!({"share": "/www/$1/$2"}),
+        (
+            json!({"404": {"action": {"return": 1}, "keep_status": true, "status": 410}}),
+            "must have only one of \"keep_status\" and \"status\"",
+        ),
+        (json!({"404": {"action": {"return": 1}, "status": 101}}), "must be between 200 and 599"),
         json!({"share": "/www$uri", "chroot": "/www/$1"}),
         json!({"return": 200, "response_headers": {"X-Section": "$section"}}),
         json!({"pass": "applications/$1"}),

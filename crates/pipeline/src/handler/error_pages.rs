@@ -8,6 +8,7 @@
 mod tests;
 
 use bytes::Bytes;
+use howdah_config::PageStatus;
 use howdah_files::{Files, RequestTime, ServeOutcome};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{ErrorOrigin, FieldBlock, Fields, Request, Response};
@@ -44,10 +45,10 @@ async fn replace_by<'s>(
             let (cache, now) = (&context.thread.files, context.routing.now);
             let found = file(files, path, cache, &exchange.request, now);
             if let Some(found) = found {
-                put_page(response, found, true);
+                put_page(response, found, PageStatus::OfError);
             }
         }
-        PageSource::Action { action, keep_status } => {
+        PageSource::Action { action, status } => {
             let mut request = request_for_page(&exchange.request, response.status);
             let (mut by_page, step) = context.routing.route_internally(action, &mut request);
             let connection = exchange.without_body();
@@ -56,7 +57,7 @@ async fn replace_by<'s>(
             let (found, _) = Box::pin(answered).await;
             let effects = by_page.effects;
             if !found.is_default_error_page {
-                put_page(response, found, *keep_status);
+                put_page(response, found, *status);
                 routed.effects.response_headers = effects.response_headers;
                 routed.effects.compress &= effects.compress;
             }
@@ -101,9 +102,9 @@ fn request_for_page(request: &Request, status: u16) -> Request {
 }
 
 /// Replaces a response by a page, or drops it if the action of the page sends none. Fields of the
-/// error that the page does not have stay, such as `Allow` and `WWW-Authenticate`. If the status is
-/// kept, validators of the page's file are removed.
-fn put_page(response: &mut Response, page: Response, keep_status: bool) {
+/// error that the page does not have stay, such as `Allow` and `WWW-Authenticate`. Unless the status is
+/// that of the page's action, validators of the page's file are removed.
+fn put_page(response: &mut Response, page: Response, status: PageStatus) {
     const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
     let error = std::mem::replace(response, page);
     if response.is_unsent() {
@@ -111,7 +112,8 @@ fn put_page(response: &mut Response, page: Response, keep_status: bool) {
     }
     let is_in =
         |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
-    let own = response.fields.iter().filter(|(name, _)| !keep_status || !is_in(&OF_FILES, name));
+    let is_of_action = status == PageStatus::OfAction;
+    let own = response.fields.iter().filter(|(name, _)| is_of_action || !is_in(&OF_FILES, name));
     // As in nginx, an intercepted response keeps only the fields that clients need to log in.
     let keeps_all = error.is_default_error_page;
     let kept = error.fields.iter().filter(|(name, _)| {
@@ -128,8 +130,15 @@ fn put_page(response: &mut Response, page: Response, keep_status: bool) {
     }
     response.fields = FieldBlock::from_lines(fields.into());
     response.close |= error.close;
-    if keep_status {
-        response.status = error.status;
-        response.reason = error.reason;
+    match status {
+        PageStatus::OfAction => {}
+        PageStatus::OfError => {
+            response.status = error.status;
+            response.reason = error.reason;
+        }
+        PageStatus::Fixed(status) => {
+            response.status = status;
+            response.reason = None;
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use bytes::Bytes;
 use howdah_access_log::AccessLog;
 use howdah_cache::store::Store;
-use howdah_config::{self as config, ActionOptions, Template};
+use howdah_config::{self as config, ActionOptions, PageStatus, Template};
 use howdah_files::NotServedReason;
 use howdah_http::variables::VariableSource;
 use howdah_limits::rules::Rule;
@@ -140,8 +140,8 @@ pub enum PageSource {
     Action {
         /// The action.
         action: Box<Action>,
-        /// The response keeps the status of the error.
-        keep_status: bool,
+        /// The status of the response.
+        status: PageStatus,
     },
 }
 

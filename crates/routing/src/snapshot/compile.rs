@@ -346,10 +346,9 @@ impl ActionCompiler<'_, '_> {
                 let files = howdah_files::Share::new(directory, options);
                 PageSource::File { files, path: [b"/", name].concat().into() }
             }
-            config::PageSource::Action { action, keep_status } => PageSource::Action {
-                action: Box::new(self.action(action)),
-                keep_status: *keep_status,
-            },
+            config::PageSource::Action { action, status } => {
+                PageSource::Action { action: Box::new(self.action(action)), status: *status }
+            }
         };
         ErrorPage { status: page.status, source }
     }

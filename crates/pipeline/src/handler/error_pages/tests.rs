@@ -35,16 +35,18 @@ fn a_page_keeps_the_status_and_what_only_the_error_says() {
             .with("Retry-After", "60")
             .with("ETag", "\"1\"")
     };
-    for (keep_status, status) in [(true, 503), (false, 200)] {
+    for (wanted, status) in
+        [(PageStatus::OfError, 503), (PageStatus::OfAction, 200), (PageStatus::Fixed(410), 410)]
+    {
         let mut response = respond::refuse(RequestError::Overloaded).with("Allow", "GET");
         response.close = true;
-        put_page(&mut response, page(), keep_status);
+        put_page(&mut response, page(), wanted);
         assert_eq!((response.status, response.close), (status, true));
         assert_eq!(
             ["content-type", "retry-after", "allow"].map(|name| response.fields.get(name)),
             [Some(&b"text/plain"[..]), Some(b"60"), Some(b"GET")]
         );
-        assert_eq!(response.fields.get("etag").is_none(), keep_status);
+        assert_eq!(response.fields.get("etag").is_none(), wanted != PageStatus::OfAction);
     }
 }
 
@@ -61,7 +63,7 @@ fn a_file_is_sent_whole_to_every_method_and_without_validators() {
     let page = |name: &'static str| file(&share, &Bytes::from(name), &files, &sent, now);
     assert!(page("/missing").is_none());
     let mut response = respond::refuse(RequestError::NotFound).with("Allow", "GET");
-    put_page(&mut response, page("/404.html").unwrap(), true);
+    put_page(&mut response, page("/404.html").unwrap(), PageStatus::OfError);
     assert_eq!(response.status, 404);
     assert_eq!(
         ["allow", "content-type", "etag"].map(|name| response.fields.get(name)),
