@@ -96,6 +96,35 @@ fn check_redirect(server: &Server) {
     assert_eq!((head.status, head.field("Content-Length")), (200, Some("10")));
 }
 
+/// Scenario: `X-Accel-Redirect: @name`, for which nginx keeps path, query and method of the request.
+#[test]
+fn a_script_leaves_the_request_to_a_named_route() {
+    let named = json!({"@tell": "routes/tell", "@again": "routes/again"});
+    let (site, mut document) = site();
+    document["routes"]["tell"] = json!([
+        {"match": {"method": "POST", "headers": {"content-length": "*"}}, "action": {"return": 500}},
+        {"action": {"return": 200, "body": "$method $uri", "internal": true}},
+    ]);
+    document["routes"]["again"] = json!([{"action": {"pass": "applications/site"}}]);
+    let application = json!({"named_redirects": named});
+    harness::merge(&mut document, json!({"applications": {"site": application}}));
+    let address = harness::free_address().to_string();
+    document["listeners"] = json!({&address: {"pass": "routes/main"}});
+    let server = site.with(document).serve_at(&address);
+    for (method, fields) in [("GET", ""), ("POST", "Content-Length: 0\r\n")] {
+        let response = ask(&server, method, &["X-Accel-Redirect: @tell"], fields);
+        assert_eq!((response.status, response.text()), (200, format!("{method} /a.php")));
+        assert_eq!(response.field("Set-Cookie"), Some("a=1"));
+    }
+    for (name, status) in [("@none", 404), ("@tell/..", 404), ("/a%20b.bin", 404), ("@again", 500)]
+    {
+        let response = ask(&server, "GET", &[&format!("X-Accel-Redirect: {name}")], "");
+        assert_eq!(response.status, status, "{name}: {response:?}");
+        assert!(!response.text().contains("script itself"));
+    }
+    server.wait_for_log("X-Accel-Redirect leads to a redirect loop");
+}
+
 #[test]
 fn a_script_has_a_route_answer_that_no_client_can_ask() {
     let server = serve(json!({}));

@@ -47,7 +47,7 @@ impl Config {
         let by_name = |route| (Route::name(route), Reach::of(route));
         let routes: BTreeMap<_, _> = self.routes.iter().map(by_name).collect();
         let redirects = |application: &str| {
-            self.application(application).is_some_and(|one| one.delegation.redirect.is_some())
+            self.application(application).is_some_and(|one| one.delegation.redirects())
         };
         let mut settings = RouteSettings::default();
         for (name, reach) in routes.iter().filter(|(_, reach)| !reach.names.is_empty()) {

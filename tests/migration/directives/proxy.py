@@ -40,6 +40,13 @@ def stale_then_new(side):
 
 
 CASES = [
+    Case("accel-named", "location", f"""
+        root /srv/other; location / {{ {PASS} }} location @files {{ try_files $uri =410; }}""",
+         ["200 GET /a.txt | Reply-Field: X-Accel-Redirect=@files", "410 GET /nowhere?a=b | Reply-Field: X-Accel-Redirect=@files",
+          "405 POST /a.txt | Reply-Field: X-Accel-Redirect=@files | body=abc", "200 GET /a.txt"],
+         {"pass": "upstreams/accel-named"},
+         document=upstream("accel-named", named_redirects={"@files": "routes/accel-named-files"}) | {"routes": {"accel-named-files": [
+             {"action": {"share": "/srv/other$uri", "fallback": {"return": 410}}}]}}),
     Case("proxy", "proxy_pass proxy_pass_header proxy_http_version", f"""
         location / {{ {PASS} }} location /api/ {{ proxy_set_header Host $http_host; proxy_pass http://{BACKEND}/v1/; }}
         location /far/ {{ proxy_pass http://10.0.0.3:8080; }}

@@ -4,11 +4,12 @@ use super::line::{Advice, add};
 use howdah_config::{Config, Retry, Servers, Shown, Upstream, path};
 
 /// Keys of an upstream that only requests of HTTP heed.
-const HTTP_KEYS: [&str; 10] = [
+const HTTP_KEYS: [&str; 11] = [
     "keepalive",
     "buffering",
     "request_buffering",
     "internal_redirect",
+    "named_redirects",
     "sendfile",
     "host",
     "headers",

@@ -1,12 +1,13 @@
 //! Internal redirects: a response names, in `X-Accel-Redirect`, a path that the routes handle in
-//! its place, or in `X-Sendfile`, a file.
+//! its place or a route for the request as it is, or in `X-Sendfile`, a file.
 //!
 //! 1. Fields of internal redirects are taken out of every response ([`take_internal_fields`]): no
 //!    client sees one.
 //! 2. The fields have an effect only in responses of applications and upstreams whose configuration
 //!    allows them.
 //! 3. A path is parsed like that of a client, and `..` is refused. The routes see a GET or HEAD
-//!    request without the client's body ([`request`]).
+//!    request without the client's body ([`request`]). A named route sees the method and path of
+//!    the request, also without the body ([`named_request`]).
 //! 4. A file must be below a configured directory; symbolic links must not lead out of it.
 //! 5. Some fields of the first response stay ([`merge`]), as in nginx.
 
@@ -42,14 +43,6 @@ pub fn take_internal_fields(response: &mut Response) -> InternalFields {
 /// Creates the request of a redirect: the client's request with another path, as GET or HEAD and
 /// without a body. Returns `None` if the path is invalid.
 pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
-    const OF_BODIES: [&[u8]; 6] = [
-        b"content-encoding",
-        b"content-language",
-        b"content-length",
-        b"content-type",
-        b"expect",
-        b"transfer-encoding",
-    ];
     // nginx accepts these bytes unencoded.
     let mut encoded = Vec::with_capacity(uri.len() + 16);
     for &byte in uri {
@@ -70,9 +63,28 @@ pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
     if &*request.method != b"HEAD" {
         request.method = Bytes::from_static(b"GET");
     }
+    remove_fields_of_body(&mut request);
+    Some(request)
+}
+
+/// Creates the request of a redirect to a named route: the request as it is, without a body.
+pub fn named_request(asked: &Request) -> Request {
+    let mut request = asked.clone();
+    remove_fields_of_body(&mut request);
+    request
+}
+
+fn remove_fields_of_body(request: &mut Request) {
+    const OF_BODIES: [&[u8]; 6] = [
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-type",
+        b"expect",
+        b"transfer-encoding",
+    ];
     let is_of_body = |name: &[u8]| OF_BODIES.iter().any(|other| name.eq_ignore_ascii_case(other));
     request.fields.retain(|name| !is_of_body(name));
-    Some(request)
 }
 
 /// Replaces a response with the one of an internal redirect. Cookies of the first response stay,

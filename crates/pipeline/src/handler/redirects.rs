@@ -1,7 +1,6 @@
 //! Follows the instructions that responses give to the server, and those of the responses that
 //! result.
 
-use bytes::Bytes;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, shown_target};
@@ -24,27 +23,36 @@ pub async fn follow<'s>(
 ) {
     let routing = &context.routing;
     let mut next = Some(instruction);
+    // The request that the last response is for.
+    let mut last = exchange.request.clone();
     for _ in 0..MAX_REDIRECTS {
-        let uri = match next {
+        let redirected = match next {
             None => return,
-            Some(Instruction::Redirect(_, ref uri)) => uri.clone(),
-            Some(Instruction::File(..)) => Bytes::from_static(b"/"),
+            Some(Instruction::Named(_)) => Some(internal_redirect::named_request(&last)),
+            Some(Instruction::Redirect(_, ref uri)) => {
+                let redirected = internal_redirect::request(&exchange.request, uri);
+                if redirected.is_none() {
+                    let uri = shown_target(uri);
+                    let problem = format_args!("X-Accel-Redirect has no path: {uri}");
+                    context.log_error(&exchange.request, problem);
+                }
+                redirected
+            }
+            Some(Instruction::File(..)) => internal_redirect::request(&exchange.request, b"/"),
         };
-        let Some(mut request) = internal_redirect::request(&exchange.request, &uri) else {
-            let uri = shown_target(&uri);
-            let problem = format_args!("X-Accel-Redirect has no path: {uri}");
-            context.log_error(&exchange.request, problem);
+        let Some(mut request) = redirected else {
             internal_redirect::merge(response, refuse(RequestError::NotFound));
             return;
         };
         let found;
         (found, next) = match next {
-            Some(Instruction::Redirect(target, _)) => {
+            Some(Instruction::Redirect(target, _) | Instruction::Named(target)) => {
                 let mut effects = std::mem::take(&mut routed.effects);
                 // The header changes of the last action count, also where no action follows.
                 effects.response_headers = &[];
                 let step;
                 (*routed, step) = routing.route_to_target(target, effects, &mut request);
+                last = request.clone();
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
                 let decision = checks::check(context, step, routed, &mut asked).await;

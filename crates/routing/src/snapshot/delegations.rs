@@ -1,7 +1,7 @@
-//! `internal_redirect` and `sendfile` of applications and upstreams: which `X-Accel-Redirect` and
+//! `internal_redirect`, `named_redirects` and `sendfile` of applications and upstreams: which `X-Accel-Redirect` and
 //! `X-Sendfile` fields of their responses the server obeys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub struct Delegations {
 #[derive(Debug)]
 pub struct Delegation {
     redirect: Option<Target>,
+    named: BTreeMap<String, Target>,
     directories: Vec<Directory>,
 }
 
@@ -47,7 +48,7 @@ pub enum Producer<'a> {
 /// Values of the internal fields of a response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct InternalFields {
-    /// `X-Accel-Redirect`: a path.
+    /// `X-Accel-Redirect`: a path, or a name.
     pub redirect: Option<Bytes>,
     /// `X-Sendfile`: a file.
     pub file: Option<Bytes>,
@@ -56,6 +57,8 @@ pub struct InternalFields {
 /// An instruction that a response gives to the server.
 #[derive(Debug)]
 pub enum Instruction<'s> {
+    /// Handle the request at this target.
+    Named(&'s Target),
     /// Handle this path at this target.
     Redirect(&'s Target, Bytes),
     /// Send this file.
@@ -90,12 +93,21 @@ impl Delegations {
                 name.strip_prefix("upstreams/").and_then(|name| self.upstreams.get(name))
             }
         };
+        let named = |name: &Bytes| {
+            let name = std::str::from_utf8(name).ok()?;
+            delegation?.named.get(name)
+        };
+        if let Some(target) = fields.redirect.as_ref().and_then(named) {
+            return Ok(Some(Instruction::Named(target)));
+        }
         let target = delegation.and_then(|delegation| delegation.redirect.as_ref());
         let sends = delegation.filter(|delegation| !delegation.directories.is_empty());
         match (fields.redirect, fields.file, target, sends) {
             (Some(path), _, Some(target), _) => Ok(Some(Instruction::Redirect(target, path))),
             (_, Some(file), _, Some(delegation)) => Ok(Some(Instruction::File(delegation, file))),
-            (Some(_), _, None, _) => Err("X-Accel-Redirect, which needs \"internal_redirect\""),
+            (Some(_), _, None, _) => {
+                Err("X-Accel-Redirect, which needs \"internal_redirect\" or \"named_redirects\"")
+            }
             (_, Some(_), _, None) => Err("X-Sendfile, which needs \"sendfile\""),
             (None, None, ..) => Ok(None),
         }
@@ -121,7 +133,11 @@ impl Delegation {
             let path = path.strip_suffix(b"/").unwrap_or(path).to_vec();
             Directory { files: howdah_files::Share::new(directory, options), path }
         });
-        Delegation { redirect: delegation.redirect.clone(), directories: directories.collect() }
+        Delegation {
+            redirect: delegation.redirect.clone(),
+            named: delegation.named.clone(),
+            directories: directories.collect(),
+        }
     }
 
     /// Sends a file; its name is percent-encoded or literal.

@@ -50,6 +50,7 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
         },
         "upstreams": {
             "redirects": {"servers": {}, "internal_redirect": "routes/files"},
+            "names": {"servers": {}, "named_redirects": {"@files": "routes/files"}},
             "sends": {"servers": {}, "sendfile": ["/srv/"]},
         },
     });
@@ -60,6 +61,7 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
             InternalFields { redirect: redirect.map(Bytes::from), file: file.map(Bytes::from) };
         match delegations.grant(wishes, by) {
             Ok(Some(Instruction::Redirect(..))) => "redirect",
+            Ok(Some(Instruction::Named(..))) => "named",
             Ok(Some(Instruction::File(..))) => "file",
             Ok(None) => "none",
             Err(_) => "refused",
@@ -78,6 +80,31 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
         let got = [(path, None), (None, file), (path, file), (None, None)];
         assert_eq!(got.map(|(path, file)| granted(by, path, file)), expected, "{by:?}");
     }
+    let names = Producer::Upstream("upstreams/names");
+    for (name, expected) in [
+        ("@files", "named"),
+        ("@file", "refused"),
+        ("@files/", "refused"),
+        ("files", "refused"),
+        ("/", "refused"),
+    ] {
+        assert_eq!(granted(names, Some(name), None), expected, "{name}");
+        let other = granted(Producer::Upstream("upstreams/sends"), Some(name), None);
+        assert_eq!(other, "refused", "{name}");
+    }
+}
+
+#[test]
+fn a_named_route_gets_the_request_without_its_body() {
+    let mut asked =
+        fixture::request("/x%20y?y=z", &[("Content-Length", "3"), ("Range", "bytes=0-")]);
+    asked.method = Bytes::from_static(b"POST");
+    let request = named_request(&asked);
+    assert_eq!(
+        (&*request.path, &*request.query, &*request.method),
+        (&b"/x y"[..], &b"y=z"[..], &b"POST"[..])
+    );
+    assert_eq!(request.fields.iter().map(|(name, _)| name).collect::<Vec<_>>(), [b"Range"]);
 }
 
 #[test]
@@ -131,7 +158,8 @@ fn a_file_lies_below_a_directory_of_the_configuration() {
     std::os::unix::fs::symlink(path("secret"), path("files/out")).unwrap();
     std::os::unix::fs::symlink("../secret", path("files/up")).unwrap();
     std::os::unix::fs::symlink("sub/c", path("files/in")).unwrap();
-    let config = config::Delegation { redirect: None, directories: vec![path("files")] };
+    let config =
+        config::Delegation { directories: vec![path("files")], ..config::Delegation::default() };
     let delegation = Delegation::new(&config, &ScriptSources::default(), &Arc::default());
     let cache = Files::new(howdah_files::Limits::default());
     let now =
