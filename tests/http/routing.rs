@@ -112,6 +112,39 @@ fn the_last_action_changes_fields_of_files_scripts_and_answers_but_not_of_errors
     assert!(error.field("server").is_some_and(|server| server.starts_with("Howdah")));
 }
 
+/// Scenario: nginx's `add_header` beside the application's own fields, and Apache's `Header append`,
+/// `setifempty` and `edit`.
+#[test]
+fn fields_are_added_to_those_of_a_script_and_edit_them() {
+    let code = "header('Link: <own>'); header('X-Own: 1'); header('Vary: Cookie');
+        setcookie('a', '1'); setcookie('b', '2');";
+    let headers = json!({
+        "Link": {"value": ["<$arg_a>", "<$arg_none>", "$arg_none"], "mode": "add"},
+        "X-Own": {"value": "2", "mode": "default"},
+        "X-New": {"value": "2", "mode": "default"},
+        "Vary": {"value": "Origin", "mode": "append"},
+        "Set-Cookie": [
+            {"edit": "~^(.*)=", "value": "__Host-$1="},
+            {"edit": "~$", "value": "; Path=/$arg_a"},
+        ],
+        "X-Two": ["1", "2"],
+    });
+    let document = json!({"routes": [
+        {"action": {"pass": "applications/site", "response_headers": headers}},
+    ]});
+    let server = serve(Site::script("a.php", code), document);
+    let response = ask(&server, "GET /a.php?a=b%0d%0aX-Evil:%201", "");
+    let all = |name: &str| -> Vec<&str> {
+        let fields = response.fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        fields.map(|(_, value)| value.as_str()).collect()
+    };
+    assert_eq!(all("link"), ["<own>", "<bX-Evil: 1>", "<>"]);
+    assert_eq!((all("x-own"), all("x-new")), (vec!["1"], vec!["2"]));
+    assert_eq!((all("vary"), all("x-two")), (vec!["Cookie, Origin"], vec!["1", "2"]));
+    assert_eq!(all("set-cookie"), ["__Host-a=1; Path=/bX-Evil: 1", "__Host-b=2; Path=/bX-Evil: 1"]);
+    assert!(response.field("x-evil").is_none());
+}
+
 #[test]
 fn only_a_listed_proxy_tells_who_the_client_is() {
     for (source, address, scheme, https) in

@@ -258,6 +258,22 @@ CASES = [
          with_share(response_headers={"X-Plain": "a b", "X-Always": {"value": "yes", "always": True}, "Last-Modified": None}),
          ["GET /a.txt", "GET /none", "GET /tell.php", "GET /dir", "GET /a.txt | If-None-Match: *"],
          but={"GET /dir": (301, 301, "also for redirects of the server")}),
+    Case("headers-beside", "Header", """
+        Header add X-Two 1
+        Header add X-Two 2
+        Header append Vary Origin
+        Header append Vary Cookie
+        Header setifempty X-Two 3
+        Header setifempty X-Three 3
+        Header edit X-Powered-By ^([A-Z]+)/([0-9]) $2-$1
+        Header edit* Last-Modified "[0-9]" 0
+        Header edit X-None a b""",
+         with_share(response_headers={
+             "X-Two": [{"value": ["1", "2"], "mode": "add"}, {"value": "3", "mode": "default"}],
+             "Vary": {"value": ["Origin", "Cookie"], "mode": "append"}, "X-Three": {"value": "3", "mode": "default"},
+             "X-Powered-By": {"edit": "~^([A-Z]+)/([0-9])", "value": "$2-$1"},
+             "Last-Modified": {"edit": "~[0-9]", "value": "0", "all": True}, "X-None": {"edit": "~a", "value": "b"}}),
+         ["GET /a.txt", "GET /none", "GET /tell.php"]),
     Case("request-headers", "RequestHeader", """
         RequestHeader set X-Added yes
         RequestHeader unset X-Dropped

@@ -15,7 +15,7 @@ use crate::key::{Key, Kind, Shape};
 use crate::limit::{BANDWIDTH, LimitBandwidth};
 use crate::node::{Node, Object};
 use crate::php::read_settings;
-use crate::response_headers::{RESPONSE_HEADER, ResponseHeader};
+use crate::response_headers::{self, ResponseHeader};
 use crate::script_variables;
 use crate::server_options::ServerOptions;
 
@@ -23,16 +23,19 @@ use crate::server_options::ServerOptions;
 pub(crate) static KEYS: &[Key] = &[
     Key::new(
         "response_headers",
-        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null, Kind::Object(&RESPONSE_HEADER)])),
+        Kind::Named(&response_headers::MEMBER),
         "Response header fields to set, with variables, or with `null` to remove; for a status \
          from 200 to 399",
     )
     .default("{}")
     .details(
-        "Fields of these names that the response has are replaced. **Howdah:** a value whose \
+        "Fields of these names that the response has are replaced. **Howdah:** an array of strings \
+         sets several fields of the name. **Howdah:** a value whose \
          variables are empty has no effect, and the response keeps its own fields (Unit sends an \
-         empty field). **Howdah:** an object with `value` and `\"always\": true` also applies to \
-         errors (nginx's `add_header … always`, `proxy_hide_header`). Of several actions on the \
+         empty field). **Howdah:** an object, see below, adds to the fields of the response or \
+         edits them; with `\"always\": true` it also applies to errors (nginx's `add_header … \
+         always`, `proxy_hide_header`); an array of objects makes several changes one after \
+         another. Of several actions on the \
          way of a request, those of the last one count: write them in the steps of a route, not \
          beside the `pass` to it, and in the `fallback` of a share, too. `Content-Length`, \
          `Transfer-Encoding` and `Connection` cannot be set",

@@ -91,9 +91,9 @@ mod variables;
 mod worker;
 
 pub use howdah_template::{
-    Captures, Defined, Group, Groups, Part, Pattern, PatternError, Patterns, RequiredTexts,
-    SslVariable, Subject, Template, TemplateError, UpstreamVariable, Variable, geo_database,
-    split_name,
+    Captures, Defined, DefinedVariables, Group, Groups, Part, Pattern, PatternError, Patterns,
+    RequiredTexts, SslVariable, Subject, Substitution, Template, TemplateError, UpstreamVariable,
+    Variable, geo_database, split_name,
 };
 
 pub use access::{Access, BasicAuth};
@@ -144,7 +144,7 @@ pub use proxy::Proxy;
 pub use replacement::Replacement;
 pub use request_headers::RequestHeaders;
 pub use resources::{ControlGroup, ResourceLimits};
-pub use response_headers::ResponseHeader;
+pub use response_headers::{HeaderChange, ResponseHeader};
 pub use retry::{Retry, RetryConditions};
 pub use rewrite::{QueryChange, Rewrite};
 pub use route::{Route, Step};

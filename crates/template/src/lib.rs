@@ -12,12 +12,14 @@ pub mod networks;
 mod pattern;
 pub mod php_name;
 mod shown;
+mod substitution;
 mod template;
 
 pub use captures::Captures;
 pub use groups::{Group, Groups};
 pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use shown::Shown;
+pub use substitution::{MAX_RESULT_BYTES, Substitution, SubstitutionError};
 pub use template::{
     Defined, DefinedVariables, MAX_WEIGHT, Part, SslVariable, Table, Template, TemplateError,
     UpstreamVariable, Variable, names, split_name,

@@ -83,6 +83,14 @@ CASES = [
              {"match": {"uri": "/moved"}, "action": {"return": 301, "location": "/a", "response_headers": {"X-M": "m"}}},
              {"action": WWW | {"response_headers": {"X-A": "$uri b", "X-Always": {"value": "1", "always": True}}}}]}},
          fields="x-a x-always x-c x-m"),
+    Case("add-header-beside", "add_header", f"""
+        add_header X-Reply own; add_header X-Reply more; add_header Vary Origin; add_header X-None $arg_none; add_header Link <$arg_a> always;
+        location / {{ {TO_NGINX_BACKEND} }}""",
+         ["200 GET /a?a=b", "404 GET /a | Reply: 404", "200 GET /a?a=%0d%0aX-Evil:1"],
+         TO_BACKEND | {"response_headers": {
+             "X-Reply": {"value": ["own", "more"], "mode": "add"}, "Vary": {"value": "Origin", "mode": "add"},
+             "X-None": {"value": "$arg_none", "mode": "add"}, "Link": {"value": "<$arg_a>", "mode": "add", "always": True}}},
+         fields="x-reply vary x-none link x-evil"),
     Case("expires", "expires", """
         root /srv/www; expires $by_type; location /sub/ { expires 1h; } location = /index.html { expires epoch; }
         location = /b.txt { expires max; } location = /large.txt { expires modified +24h; } location = /50x.html { expires -1; }

@@ -2,9 +2,7 @@
 //! that do.
 
 use super::line::{Advice, add};
-use howdah_config::{
-    Action, ActionKind, CacheOption, Expiry, Match, Shown, Template, path as path_of,
-};
+use howdah_config::{Action, ActionKind, CacheOption, Expiry, Match, Shown, path as path_of};
 
 /// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have
 /// `index.php`, and would hold for the script to which `try` leads all pages.
@@ -52,7 +50,7 @@ pub(super) fn of_cache_control(place: &str, action: &Action, all: &mut Vec<Advic
             && !["private", "no-store", "no-cache"].iter().any(|word| value.contains(word))
     };
     for header in &action.options.response_headers {
-        let value = header.value.as_ref().and_then(Template::constant);
+        let value = header.constant();
         if header.name.eq_ignore_ascii_case("cache-control") && value.is_some_and(permits) {
             let message = format!(
                 "takes the place of that of pages of \"{}\", too, to which try leads requests \

@@ -7,7 +7,7 @@ use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
 use crate::php::EXTENSIONS;
 use crate::processes::PROCESSES;
-use crate::response_headers::RESPONSE_HEADER;
+use crate::response_headers;
 use crate::route::STEP;
 use crate::tls::{ACME_SERVERS, CHALLENGES, DNS};
 
@@ -105,7 +105,7 @@ pub(super) static SHARED: &[Key] = &[
     Key::new("logs", Kind::Object(&LOGS_OF_SITE), "Logs of the site").default("{}"),
     Key::new(
         "headers",
-        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null, Kind::Object(&RESPONSE_HEADER)])),
+        Kind::Named(&response_headers::MEMBER),
         "Header fields of responses to set, or with `null` to remove",
     )
     .default("{}")

@@ -113,8 +113,65 @@ fn an_action_may_rewrite_and_set_fields() {
     let [foo, etag, empty] = action.options.response_headers.as_slice() else {
         panic!("three fields")
     };
-    assert!(foo.value.is_some() && empty.value.is_some());
-    assert_eq!((etag.name.as_str(), &etag.value), ("ETag", &None));
+    assert!(matches!(&foo.change, HeaderChange::Set(values) if values.len() == 1));
+    assert_eq!((foo.constant(), empty.constant()), (None, Some("")));
+    assert_eq!((etag.name.as_str(), &etag.change), ("ETag", &HeaderChange::Remove));
+}
+
+#[test]
+fn a_field_may_be_set_several_times_added_appended_and_edited() {
+    let read = read_action(json!({"return": 200, "response_headers": {
+        "Link": ["<a>", "$uri"],
+        "A": {"value": ["1", "2"], "mode": "add", "always": true},
+        "B": {"value": "1", "mode": "append"},
+        "C": [
+            {"value": "1", "mode": "default"}, {"edit": "~(a)", "value": "$1$host", "all": true},
+            {"value": null, "always": true},
+        ],
+    }}));
+    let shown: Vec<_> = read
+        .options
+        .response_headers
+        .iter()
+        .map(|header| {
+            let change = match &header.change {
+                HeaderChange::Add(values) => format!("add {}", values.len()),
+                HeaderChange::Append(values) => format!("append {}", values.len()),
+                HeaderChange::Default(values) => format!("default {}", values.len()),
+                HeaderChange::Edit { all, .. } => format!("edit {all}"),
+                HeaderChange::Remove => "remove".to_owned(),
+                HeaderChange::Set(values) => format!("set {}", values.len()),
+            };
+            format!("{} {change} {}", header.name, header.always)
+        })
+        .collect();
+    let expected = [
+        "Link set 2 false",
+        "A add 2 true",
+        "B append 1 false",
+        "C default 1 false",
+        "C edit true false",
+        "C remove true",
+    ];
+    assert_eq!(shown, expected);
+    for (value, message) in [
+        (json!([]), "must have a value; null takes the field out"),
+        (json!(["a", 1]), "X/1: element 1 must be a string"),
+        (json!(["a\n"]), "must not contain control characters"),
+        (json!([{"value": "a"}, "b"]), "X/1: must be an object"),
+        (json!({"value": "a", "mode": "merge"}), "must be \"add\", \"append\", \"default\" or"),
+        (json!({"value": null, "mode": "add"}), "removes the field; it has no \"mode\""),
+        (json!({"value": "a", "edit": "~a", "mode": "add"}), "it has no \"mode\""),
+        (json!({"value": "a", "edit": "a"}), "must be a regular expression after \"~\""),
+        (json!({"value": "$2", "edit": "~(a)"}), "numbered from 1 to 1"),
+        (json!({"value": "$hst", "edit": "~(a)"}), "did you mean \"$host\"?"),
+        (json!({"value": "a\r\nB: c", "edit": "~(a)"}), "must not contain control characters"),
+        (json!({"value": ["a"], "edit": "~(a)"}), "must be a string"),
+        (json!({"value": "a", "all": true}), "unknown key \"all\""),
+    ] {
+        let line = refusal(action(json!({"return": 200, "response_headers": {"X": value}})));
+        assert!(line.contains(message), "{line}");
+    }
 }
 
 #[test]
@@ -153,7 +210,7 @@ fn response_fields_cannot_break_the_response() {
         (json!({"content-length": "1"}), "as only the server knows it"),
         (json!({"Transfer-Encoding": null}), "as only the server knows it"),
         (json!({"X": "a\r\nSet-Cookie: b"}), "must not contain control characters"),
-        (json!({"X": 1}), "must be a string, or null to take the field out"),
+        (json!({"X": 1}), "an array of strings, or null to take the field out"),
         (
             json!({"X-Foo": "$u"}),
             "/routes/0/action/response_headers/X-Foo: Unknown variable \"$u\"",
@@ -335,6 +392,11 @@ fn error_pages_are_files_or_actions_by_status() {
             json!({"404": {"action": {"return": 1}, "keep_statu": 1}}),
             "did you mean \"keep_status\"?",
         ),
+        (
+            json!({"404": {"action": {"return": 1}, "keep_status": true, "status": 410}}),
+            "must have only one of \"keep_status\" and \"status\"",
+        ),
+        (json!({"404": {"action": {"return": 1}, "status": 101}}), "must be between 200 and 599"),
     ] {
         let line = refusal(action(json!({"return": 404, "error_pages": pages})));
         assert!(line.contains(message), "{line}");
@@ -392,11 +454,6 @@ fn captures_can_be_named_in_the_action_of_their_step() {
         json!({"rewrite": "/$2", "pass": "routes"}),
         json!({"return": 301, "location": "/$section"}),
         json!({"share": "/www/$1/$2"}),
-        (
-            json!({"404": {"action": {"return": 1}, "keep_status": true, "status": 410}}),
-            "must have only one of \"keep_status\" and \"status\"",
-        ),
-        (json!({"404": {"action": {"return": 1}, "status": 101}}), "must be between 200 and 599"),
         json!({"share": "/www$uri", "chroot": "/www/$1"}),
         json!({"return": 200, "response_headers": {"X-Section": "$section"}}),
         json!({"pass": "applications/$1"}),

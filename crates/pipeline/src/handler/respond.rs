@@ -88,7 +88,8 @@ pub async fn produce<'s>(
     loop {
         decision = settle(context, decision, routed, exchange).await;
         let changes = routed.effects.response_headers;
-        exchange.interim_fields.hidden = changes.iter().map(|it| it.name.as_str().into()).collect();
+        let hidden = changes.iter().filter(|it| it.change.hides());
+        exchange.interim_fields.hidden = hidden.map(|it| it.name.as_str().into()).collect();
         let response = match decision {
             Decision::Respond(response) => response,
             Decision::File(file) => {
