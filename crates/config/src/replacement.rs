@@ -1,30 +1,43 @@
 //! Replacements of text in response header fields.
 
-use howdah_template::Template;
+use howdah_template::{Substitution, Template};
 
 use crate::error::Error;
 use crate::node::Node;
 use crate::templates;
 
-/// A text and its replacement.
+/// A text and its replacement, or a regular expression and what replaces values that it matches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replacement {
-    /// The text to replace.
-    pub from: String,
-    /// The replacement; `None` removes the text.
-    pub to: Option<Template>,
+pub enum Replacement {
+    /// A value that the expression matches, as a whole.
+    Expression(Substitution),
+    /// A text.
+    Text {
+        /// The text to replace.
+        from: String,
+        /// The replacement; `None` removes the text.
+        to: Option<Template>,
+    },
 }
 
 impl Replacement {
-    /// Reads an object of texts and templates. If `null` is true, the value `null` removes a text.
+    /// Reads an object of texts or expressions after `~`, and templates. If `null` is true, the value
+    /// `null` removes a text.
     pub(crate) fn read_all(node: &Node<'_>, null: bool) -> Result<Vec<Replacement>, Error> {
         let mut replacements = Vec::new();
         for (from, to) in node.members()? {
             if from.is_empty() {
                 return Err(to.invalid("must have a name that is not empty"));
             }
-            let to = if to.value.is_null() && null { None } else { Some(templates::read(&to)?) };
-            replacements.push(Replacement { from: from.to_owned(), to });
+            let is_removed = to.value.is_null() && null;
+            replacements.push(if from.starts_with('~') {
+                let text = if is_removed { "" } else { to.string()? };
+                let substitution = templates::read_substitution(&to, from, &to, text)?;
+                Replacement::Expression(substitution)
+            } else {
+                let to = if is_removed { None } else { Some(templates::read(&to)?) };
+                Replacement::Text { from: from.to_owned(), to }
+            });
         }
         Ok(replacements)
     }

@@ -33,6 +33,22 @@ pub(crate) static KEYS: &[Key] = &[
     .default("that of the upstream")
     .details("As [`forwarded`](upstreams.md#upstreams) of an upstream")
     .inherited(),
+    Key::new(
+        "pass_request_headers",
+        Kind::Switch,
+        "`false` keeps the client's header fields from other servers",
+    )
+    .default("true")
+    .details(
+        "They get `Host`, the fields of `request_headers`, `headers` and `forwarded`, and a \
+         `Content-Length` if there is a body (nginx's `proxy_pass_request_headers off`, \
+         `fastcgi_pass_request_headers off`)",
+    )
+    .inherited(),
+    Key::new("pass_request_body", Kind::Switch, "`false` keeps request bodies from other servers")
+        .default("true")
+        .details("nginx's `proxy_pass_request_body off`, `fastcgi_pass_request_body off`")
+        .inherited(),
     Key::new("timeouts", Kind::Object(&ACTION_TIMEOUTS), "Timeouts of requests to other servers")
         .default("those of the upstream or application")
         .details(
@@ -53,6 +69,10 @@ pub struct ServerOptions {
     pub headers: RequestHeaders,
     /// Fields with the client's address and scheme, if they are not those of the upstream.
     pub forwarded: Option<ForwardedFields>,
+    /// False if the servers do not get the client's header fields.
+    pub pass_headers: Option<bool>,
+    /// False if the servers do not get the body.
+    pub pass_body: Option<bool>,
     /// Timeouts that are not those of the servers.
     pub timeouts: TimeoutChanges,
     /// Requests that another server gets, if they are not those of the upstream.
@@ -73,6 +93,8 @@ impl ServerOptions {
                 .read("request_headers", request_headers::read_of_action)?
                 .unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?,
+            pass_headers: object.boolean("pass_request_headers")?,
+            pass_body: object.boolean("pass_request_body")?,
             timeouts: timeouts.unwrap_or_default(),
             retry: object.read("retry", Retry::read)?,
             place: None,
@@ -85,6 +107,16 @@ impl ServerOptions {
         options.timeout_places.extend(timeouts.map(|timeouts| (Arc::clone(&place), timeouts)));
         options.place = Some(place);
         Ok(Some(Arc::new(options)))
+    }
+
+    /// Returns true if the servers get the client's header fields.
+    pub fn passes_headers(&self) -> bool {
+        self.pass_headers != Some(false)
+    }
+
+    /// Returns true if the servers get the body.
+    pub fn passes_body(&self) -> bool {
+        self.pass_body != Some(false)
     }
 
     /// Returns the path of the key in the document, without its first slash, that has this timeout
@@ -105,6 +137,8 @@ impl ServerOptions {
         ServerOptions {
             headers: kept.chain(&self.headers).cloned().collect(),
             forwarded: self.forwarded.or(earlier.forwarded),
+            pass_headers: self.pass_headers.or(earlier.pass_headers),
+            pass_body: self.pass_body.or(earlier.pass_body),
             timeouts: self.timeouts.or(earlier.timeouts),
             retry: self.retry.as_ref().or(earlier.retry.as_ref()).cloned(),
             place: self.place.clone(),

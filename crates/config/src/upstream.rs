@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::address::Address;
 use crate::buffering::{BUFFERING, REQUEST_BUFFERING};
+use crate::cookie_flags::CookieFlags;
 use crate::delegation::{self, Delegation};
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
@@ -155,8 +156,10 @@ pub(crate) static UPSTREAM: Shape = Shape {
                 "The address, or the `host` it received, in `Location`, `Content-Location` and \
                  `Refresh`, so that clients stay on this site (nginx's `proxy_redirect`). An \
                  object of prefixes and replacements, with [variables](variables.md), replaces \
-                 further prefixes: `{\"http://app.internal/shop/\": \"/\"}`. The first matching \
-                 prefix is used. A `proxy` in an action behaves as with `true`",
+                 further prefixes: `{\"http://app.internal/shop/\": \"/\"}`. A name that begins with \
+                 `~` is a regular expression; the whole address that it matches becomes the value, \
+                 with `$1` to `$9`: `{\"~^http://[^/]+/(.*)$\": \"/$1\"}`. The first name that \
+                 matches is used. A `proxy` in an action behaves as with `true`",
             ),
             Key::new(
                 "cookie_domain",
@@ -164,14 +167,27 @@ pub(crate) static UPSTREAM: Shape = Shape {
                 "Domains of cookies to replace, with variables, or with `null` to remove",
             )
             .default("none")
-            .details("`proxy_cookie_domain`"),
+            .details("`proxy_cookie_domain`; a name after `~` as in `rewrite_location`"),
             Key::new(
                 "cookie_path",
                 Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null])),
                 "Prefixes of cookies' paths to replace, with variables, or with `null` to remove",
             )
             .default("none")
-            .details("`proxy_cookie_path`"),
+            .details("`proxy_cookie_path`; a name after `~` as in `rewrite_location`"),
+            Key::new(
+                "cookie_flags",
+                Kind::Named(&Kind::Texts),
+                "Attributes of cookies by their names: `secure`, `httponly`, `samesite=strict`, \
+                 `samesite=lax` and `samesite=none` set them, `nosecure`, `nohttponly` and \
+                 `nosamesite` remove them",
+            )
+            .default("none")
+            .details(
+                "`proxy_cookie_flags`. Names are [patterns](routes.md#patterns), upper and lower \
+                 case are the same; the first that matches is used: `{ \"session\": [\"secure\", \
+                 \"samesite=lax\"] }`",
+            ),
         ],
         delegation::KEYS,
         &[
@@ -313,6 +329,8 @@ pub struct Upstream {
     pub cookie_domain: Vec<Replacement>,
     /// Replacements of prefixes of the `Path` of cookies.
     pub cookie_path: Vec<Replacement>,
+    /// Attributes that cookies get or lose; the first whose name matches counts.
+    pub cookie_flags: Vec<CookieFlags>,
 }
 
 /// Request header fields with the client's address and scheme.
@@ -386,6 +404,7 @@ impl Upstream {
             rewrite_location: Some(Vec::new()),
             cookie_domain: Vec::new(),
             cookie_path: Vec::new(),
+            cookie_flags: Vec::new(),
         }
     }
 
@@ -446,6 +465,7 @@ impl Upstream {
                 .unwrap_or_else(|| Some(Vec::new())),
             cookie_domain: object.read("cookie_domain", read_cookies)?.unwrap_or_default(),
             cookie_path: object.read("cookie_path", read_cookies)?.unwrap_or_default(),
+            cookie_flags: object.read("cookie_flags", CookieFlags::read_all)?.unwrap_or_default(),
             ..default
         };
         if let (Some(_), true, Some(node)) =

@@ -51,6 +51,29 @@ impl Substitution {
         &self.replacement
     }
 
+    /// Returns the replacement alone for a text that the expression matches, as nginx's
+    /// `proxy_redirect` does. `value` appends the value of a variable. `None` if it does not match,
+    /// or the result is over [`MAX_RESULT_BYTES`].
+    pub fn value(&self, text: &[u8], value: &dyn Fn(&Variable, &mut Vec<u8>)) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        if self.pattern.matches(text) {
+            self.expand(text, &mut out, value);
+            return (out.len() <= MAX_RESULT_BYTES).then_some(out);
+        }
+        None
+    }
+
+    /// Appends the replacement of the first match in a text.
+    fn expand(&self, text: &[u8], out: &mut Vec<u8>, value: &dyn Fn(&Variable, &mut Vec<u8>)) {
+        let captures = Captures::of_text(&self.pattern, text);
+        self.replacement.expand(out, |variable, out| match variable {
+            Variable::Capture(group) => {
+                out.extend_from_slice(captures.get(group).unwrap_or_default());
+            }
+            other => value(other, out),
+        });
+    }
+
     /// Returns the text with its first match replaced, or all matches, each searched for in the
     /// rest behind the former, as Apache's `Header edit*` does. `value` appends the value of a
     /// variable. `None` if nothing matches, or the result is over [`MAX_RESULT_BYTES`].
@@ -71,13 +94,7 @@ impl Substitution {
             };
             let (start, end) = (found.start(), found.end());
             out.extend_from_slice(rest.get(..start).unwrap_or_default());
-            let captures = Captures::of_text(&self.pattern, rest);
-            self.replacement.expand(&mut out, |variable, out| match variable {
-                Variable::Capture(group) => {
-                    out.extend_from_slice(captures.get(group).unwrap_or_default());
-                }
-                other => value(other, out),
-            });
+            self.expand(rest, &mut out, value);
             rest = rest.get(end..).unwrap_or_default();
             if out.len() + rest.len() > MAX_RESULT_BYTES {
                 return None;
@@ -166,6 +183,10 @@ mod tests {
             assert_eq!(every.as_deref(), Some(all), "{expression}");
         }
         assert_eq!(replaced("~b", "", "aaa", true), None);
+        let variables = DefinedVariables::default();
+        let whole = Substitution::parse("~^http://([^/]+)", "/$1", &variables).unwrap();
+        assert_eq!(whole.value(b"http://a/b", &|_, _| {}), Some(b"/a".to_vec()));
+        assert_eq!(whole.value(b"https://a/b", &|_, _| {}), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use howdah_config::{ServerOptions, Timeouts};
 use howdah_dns::stream::Stream;
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{Response, ResponseExtras};
+use howdah_http::message::{Request, Response, ResponseExtras};
 use howdah_http::respond::refuse;
 use howdah_http::trace::TraceFields;
 use howdah_http::variables::VariableSource;
@@ -80,7 +80,9 @@ pub async fn run(
     // The server gets the length in the parameters.
     let is_streamed =
         buffer.streams_request(application.request_buffering) && exchange.body_len().is_some();
-    let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
+    let is_wanted = options.passes_body();
+    let content = retry::read_content(thread, owner, buffer, is_streamed, is_wanted, exchange);
+    let content = match content.await {
         Ok(content) => content,
         Err(error) => return refuse(error),
     };
@@ -143,6 +145,16 @@ fn is_missing(thread: &UpstreamThread, application: &FastCgiApplication, script:
     }
 }
 
+/// Returns a request without the client's header fields but those of which there are parameters of
+/// their own.
+fn without_fields(request: &Request) -> Request {
+    let mut bare = request.clone();
+    bare.fields.retain(|name| {
+        name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"host")
+    });
+    bare
+}
+
 /// A request for the FastCGI servers of an application.
 struct FastCgiRequest<'a, 'c> {
     context: RequestContext<'a, 'c, Arc<FastCgiApplication>>,
@@ -186,9 +198,11 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let (application, request) = (self.context.owner, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
         let (length, trace) = (content.len().unwrap_or(0), TraceFields::for_attempt(request));
+        let source = VariableSource::of(request, exchange.started_at);
+        let bare = (!self.context.options.passes_headers()).then(|| without_fields(request));
+        let request = bare.as_ref().unwrap_or(request);
         cgi_params::write(&mut params, request, self.script, None, length, trace.as_ref());
         cgi_params::write_fpm_settings(&mut params, request, self.script);
-        let source = VariableSource::of(request, exchange.started_at);
         let own: Vec<(&[u8], Vec<u8>)> = application
             .params
             .iter()

@@ -66,7 +66,9 @@ pub async fn run(
     let is_buffered = !head::is_grpc(&exchange.request);
     let is_streamed = buffer.streams_request(upstream.config.request_buffering && is_buffered);
     let owner = (upstream, &*upstream.log_limit);
-    let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
+    let is_wanted = options.passes_body();
+    let content = retry::read_content(thread, owner, buffer, is_streamed, is_wanted, exchange);
+    let content = match content.await {
         Ok(content) => content,
         Err(error) => return refuse(error),
     };
@@ -74,7 +76,7 @@ pub async fn run(
         context: RequestContext { thread, exchange, content: &content, owner: upstream, options },
         timeouts: options.timeouts.applied_to(&upstream.config.timeouts),
         buffering: buffer.of_response(upstream.config.buffering && is_buffered),
-        takes_trailers: request::takes_trailers(&exchange.request),
+        takes_trailers: options.passes_headers() && request::takes_trailers(&exchange.request),
     })
     .await
 }

@@ -76,11 +76,14 @@ pub async fn run(
 ) -> Response {
     let is_streamed = buffer.streams_request(upstream.config.request_buffering);
     let owner = (upstream, &*upstream.log_limit);
-    let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
+    let is_wanted = options.passes_body();
+    let content = retry::read_content(thread, owner, buffer, is_streamed, is_wanted, exchange);
+    let content = match content.await {
         Ok(content) => content,
         Err(error) => return refuse(error),
     };
     let upgrade = match &exchange.request.error {
+        None if !options.passes_headers() => None,
         None => request::upgrade(&exchange.request),
         Some(_) => None, // the request is for an error page
     };
@@ -89,7 +92,7 @@ pub async fn run(
         timeouts: options.timeouts.applied_to(&upstream.config.timeouts),
         buffering: buffer.of_response(upstream.config.buffering),
         upgrade,
-        takes_trailers: request::takes_trailers(&exchange.request),
+        takes_trailers: options.passes_headers() && request::takes_trailers(&exchange.request),
     })
     .await
 }

@@ -179,14 +179,18 @@ impl AttemptError {
     }
 }
 
-/// Reads the body of a request: in full, unless it `is_streamed`.
+/// Reads the body of a request: in full, unless it `is_streamed`. A body that is not wanted is empty.
 pub async fn read_content(
     thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
     buffer: &BufferSettings<'_>,
     is_streamed: bool,
+    is_wanted: bool,
     exchange: &mut Exchange<'_>,
 ) -> Result<Content, RequestError> {
+    if !is_wanted {
+        return Ok(Content::Memory(Bytes::new()));
+    }
     Content::read(exchange, buffer, is_streamed).await.map_err(|error| match error {
         CollectError::Client(error) => error.into(),
         CollectError::Disk(error) => {

@@ -80,6 +80,34 @@ CASES = [
          {"pass": "upstreams/redirect"}, body=False,
          document=upstream("redirect", rewrite_location={"http://app.internal/shop/": "/"}, cookie_domain={"app.internal": "example.org"},
                            cookie_path={"/shop/": "/"})),
+    Case("proxy-redirect-expression", "proxy_redirect", f"""
+        location / {{ proxy_redirect ~^http://(other)\\.test:80/(.*)$ /$1-$2?h=$arg_h; proxy_redirect ~*^HTTP://APP /app; proxy_redirect default;
+            proxy_cookie_domain ~\\.?(app)\\.test$ $1.example; proxy_cookie_path ~*^/SHOP/(.*)$ /$1; {PASS} }}
+        """, ["302 GET /x?h=1 | Reply: 302 | Reply-Field: Location=http://other.test:80/a//b?c", "302 GET /x | Reply: 302 | Reply-Field: Location=http://apple/x",
+              "302 GET /x | Reply: 302 | Reply-Field: Location=http://elsewhere.example/y", f"302 GET /x | Reply: 302 | Reply-Field: Location=http://{BACKEND}/y",
+              "200 GET /x | Reply-Field: Set-Cookie=a=b; Domain=x.app.test; Path=/shop/x; HttpOnly", "200 GET /x | Reply-Field: Set-Cookie=a=b; Path=/other"],
+         {"pass": "upstreams/redirect-expression"}, body=False,
+         document=upstream("redirect-expression", rewrite_location={"~^http://(other)\\.test:80/(.*)$": "/$1-$2?h=$arg_h", "~(?i)^HTTP://APP": "/app"},
+                           cookie_domain={"~\\.?(app)\\.test$": "$1.example"}, cookie_path={"~(?i)^/SHOP/(.*)$": "/$1"})),
+    Case("proxy-cookie-flags", "proxy_cookie_flags", f"""
+        location / {{ proxy_cookie_flags one secure httponly samesite=strict; proxy_cookie_flags two nosecure nohttponly samesite=none;
+            proxy_cookie_flags ~^p nosamesite; proxy_cookie_flags ~. secure; {PASS} }}
+        """, [f"200 GET /x | Reply-Field: Set-Cookie={cookie}" for cookie in [
+            "one=1", "TWO=2; path=/a;secure ;HttpOnly; samesite=lax", "three=3; SECURE; Domain=a.b.c; Foo", "four", "php=1; SameSite=Lax",
+            "one=1; samesite=lax; secure"]],
+         {"pass": "upstreams/cookie-flags"}, body=False,
+         document=upstream("cookie-flags", cookie_flags={
+             "one": ["secure", "httponly", "samesite=strict"], "two": ["nosecure", "nohttponly", "samesite=none"],
+             "~^p": "nosamesite", "*": "secure"})),
+    Case("proxy-pass-request", "proxy_pass_request_body proxy_pass_request_headers", f"""
+        location /bare/ {{ proxy_pass_request_headers off; proxy_set_header A b; {PASS} }}
+        location /empty/ {{ proxy_pass_request_body off; proxy_set_header Content-Length ""; {PASS} }}""",
+         ["200 GET /bare/x | Cookie: a=b | Authorization: Basic YTpi | X-Own: 1", "200 POST /bare/x | X-Own: 1 | body=abc",
+          "200 GET /empty/x | X-Own: 1"],
+         routes=[{"match": {"uri": "/bare/*"}, "action": {"pass": "upstreams/pass-request", "pass_request_headers": False,
+                                                         "request_headers": {"A": "b"}}},
+                 {"action": {"pass": "upstreams/pass-request", "pass_request_body": False}}],
+         document=upstream("pass-request")),
     Case("proxy-tries", "proxy_next_upstream proxy_next_upstream_tries proxy_next_upstream_timeout", """
         proxy_next_upstream error timeout http_503; proxy_next_upstream_tries 2; proxy_next_upstream_timeout 10s; proxy_set_header Host h;
         location / { proxy_pass http://one_is_down; } location /two/ { proxy_pass http://both_are_up; }

@@ -18,6 +18,8 @@ pub struct HeadChanges {
     pub set: Vec<(String, Vec<u8>)>,
     /// Names of the client's fields that are removed.
     pub removed: Vec<String>,
+    /// All fields of the client but `Host` are removed.
+    pub removes_all: bool,
 }
 
 impl HeadChanges {
@@ -33,6 +35,7 @@ impl HeadChanges {
             host: host.filter(|host| !host.is_empty()),
             set: forwarded::fields(options.forwarded.unwrap_or(config.forwarded), request),
             removed: Vec::new(),
+            removes_all: !options.passes_headers(),
         };
         if let Some(fields) = TraceFields::for_attempt(request) {
             let own = fields.pairs().map(|(name, value)| (name.to_owned(), value.to_vec()));
@@ -60,7 +63,9 @@ impl HeadChanges {
     /// Returns true if a field of the client is removed or replaced.
     pub fn leaves_out(&self, name: &[u8]) -> bool {
         let is = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
-        self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))
+        (self.removes_all && !name.eq_ignore_ascii_case(b"host"))
+            || self.removed.iter().any(is)
+            || self.set.iter().any(|(other, _)| is(other))
     }
 }
 

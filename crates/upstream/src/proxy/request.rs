@@ -99,7 +99,8 @@ pub fn head(
             field(&mut out, b"Upgrade", protocols);
         }
     }
-    let is_framed = client_fields(request, changes, &mut out) || length != Some(0);
+    let is_framed = client_fields(request, changes, &mut out) && !changes.removes_all;
+    let is_framed = is_framed || length != Some(0);
     for (name, value) in &changes.set {
         field(&mut out, name.as_bytes(), value);
     }

@@ -1,10 +1,10 @@
-//! Changes to the head of a response: locations that name the server's address, and the domains
-//! and paths of cookies.
+//! Changes to the head of a response: locations that name the server's address, and the domains,
+//! paths and flags of cookies.
 //!
 //! A location at the server's own address becomes one without a host, so that the client stays with
 //! the router. It can never become one that names another host.
 
-use howdah_config::{self as config, Address, Replacement};
+use howdah_config::{self as config, Address, CookieFlags, Replacement, Substitution};
 use howdah_http::message::{FieldBlock, Response};
 use howdah_http::variables::VariableSource;
 
@@ -17,7 +17,9 @@ pub fn apply(
     source: &VariableSource<'_>,
     response: &mut Response,
 ) {
-    let cookies = !upstream.cookie_domain.is_empty() || !upstream.cookie_path.is_empty();
+    let cookies = !upstream.cookie_domain.is_empty()
+        || !upstream.cookie_path.is_empty()
+        || !upstream.cookie_flags.is_empty();
     let kind = |name: &[u8]| Kind::of(name, cookies, upstream.rewrite_location.is_some());
     if !response.fields.iter().any(|(name, _)| kind(name).is_some()) {
         return;
@@ -31,7 +33,10 @@ pub fn apply(
             None => None,
             Some(Kind::Location) => location(value, locations, &hosts, source),
             Some(Kind::Refresh) => refresh(value, locations, &hosts, source),
-            Some(Kind::Cookie) => Some(cookie(value, upstream, source)),
+            Some(Kind::Cookie) => {
+                let changed = cookie(value, upstream, source);
+                Some(flagged(&changed, &upstream.cookie_flags).unwrap_or(changed))
+            }
         };
         for part in [name, b": ", changed.as_deref().unwrap_or(value), b"\r\n"] {
             lines.extend_from_slice(part);
@@ -99,11 +104,21 @@ fn location(
     hosts: &Hosts,
     source: &VariableSource<'_>,
 ) -> Option<Vec<u8>> {
-    for Replacement { from, to } in replacements {
-        if let Some(rest) = value.strip_prefix(from.as_bytes()) {
-            let mut changed = to.as_ref().map(|to| plain(&source.expand(to))).unwrap_or_default();
-            changed.extend_from_slice(rest);
-            return Some(changed);
+    for replacement in replacements {
+        match replacement {
+            Replacement::Expression(substitution) => {
+                if let Some(changed) = whole(substitution, value, source) {
+                    return Some(plain(&changed));
+                }
+            }
+            Replacement::Text { from, to } => {
+                if let Some(rest) = value.strip_prefix(from.as_bytes()) {
+                    let to = to.as_ref().map(|to| plain(&source.expand(to)));
+                    let mut changed = to.unwrap_or_default();
+                    changed.extend_from_slice(rest);
+                    return Some(changed);
+                }
+            }
         }
     }
     let rest = hosts.strip(value)?;
@@ -160,6 +175,52 @@ fn cookie(value: &[u8], upstream: &config::Upstream, source: &VariableSource<'_>
     out
 }
 
+/// Returns the value of `Set-Cookie` with the flags of the first name that matches; `None` if none
+/// does. Without `=` there is no name.
+fn flagged(value: &[u8], all: &[CookieFlags]) -> Option<Vec<u8>> {
+    let mut parts = value.split(|byte| *byte == b';');
+    let first = parts.next()?;
+    let equals = first.iter().position(|byte| *byte == b'=')?;
+    let name = first.get(..equals)?.trim_ascii();
+    let flags = all.iter().find(|flags| flags.name.matches(name))?;
+    let mut out = first.trim_ascii().to_vec();
+    let (mut is_secure, mut is_http_only, mut has_same_site) = (false, false, false);
+    for part in parts {
+        let name = part.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        let kept = if name.is_empty() {
+            false
+        } else if is(b"secure") {
+            is_secure = true;
+            flags.secure != Some(false)
+        } else if is(b"httponly") {
+            is_http_only = true;
+            flags.http_only != Some(false)
+        } else if is(b"samesite") {
+            let keeps = flags.same_site.is_none();
+            has_same_site |= keeps;
+            keeps
+        } else {
+            true
+        };
+        if kept {
+            out.extend_from_slice(b"; ");
+            out.extend_from_slice(part.trim_ascii());
+        }
+    }
+    if flags.secure == Some(true) && !is_secure {
+        out.extend_from_slice(b"; Secure");
+    }
+    if flags.http_only == Some(true) && !is_http_only {
+        out.extend_from_slice(b"; HttpOnly");
+    }
+    if let (Some(Some(same_site)), false) = (flags.same_site, has_same_site) {
+        out.extend_from_slice(b"; SameSite=");
+        out.extend_from_slice(same_site.as_bytes());
+    }
+    Some(out)
+}
+
 /// Returns the replacement of a domain; empty to remove the attribute, `None` to keep it.
 fn domain(
     value: &[u8],
@@ -167,9 +228,13 @@ fn domain(
     source: &VariableSource<'_>,
 ) -> Option<Vec<u8>> {
     let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
-    let is_meant = |r: &&Replacement| bare(r.from.as_bytes()) == bare(value);
-    let found = replacements.iter().find(is_meant)?;
-    Some(found.to.as_ref().map(|to| attribute(&source.expand(to))).unwrap_or_default())
+    replacements.iter().find_map(|replacement| match replacement {
+        Replacement::Expression(substitution) => {
+            whole(substitution, value, source).map(|changed| attribute(&changed))
+        }
+        Replacement::Text { from, to } => (bare(from.as_bytes()) == bare(value))
+            .then(|| to.as_ref().map(|to| attribute(&source.expand(to))).unwrap_or_default()),
+    })
 }
 
 /// Returns the replacement of a path whose prefix is configured; empty to remove the attribute,
@@ -179,12 +244,29 @@ fn path(
     replacements: &[Replacement],
     source: &VariableSource<'_>,
 ) -> Option<Vec<u8>> {
-    let found = |r: &Replacement| Some((r.to.clone(), value.strip_prefix(r.from.as_bytes())?));
-    let (to, rest) = replacements.iter().find_map(found)?;
-    let Some(to) = to else { return Some(Vec::new()) };
-    let mut changed = attribute(&source.expand(&to));
-    changed.extend_from_slice(rest);
-    Some(changed)
+    replacements.iter().find_map(|replacement| match replacement {
+        Replacement::Expression(substitution) => {
+            whole(substitution, value, source).map(|changed| attribute(&changed))
+        }
+        Replacement::Text { from, to } => {
+            let rest = value.strip_prefix(from.as_bytes())?;
+            let Some(to) = to else { return Some(Vec::new()) };
+            let mut changed = attribute(&source.expand(to));
+            changed.extend_from_slice(rest);
+            Some(changed)
+        }
+    })
+}
+
+/// Returns the value that takes the place of one that an expression matches, as in nginx.
+fn whole(
+    substitution: &Substitution,
+    value: &[u8],
+    source: &VariableSource<'_>,
+) -> Option<Vec<u8>> {
+    substitution.value(value, &|variable, out| {
+        source.write(variable, out);
+    })
 }
 
 /// Returns a value that cannot end its attribute, for any value of a variable.
@@ -311,7 +393,60 @@ mod tests {
         request.query = "d=a; Secure".into();
         let source = VariableSource::of(&request, Instant::now());
         let to = howdah_config::Template::parse("$arg_d").unwrap();
-        let replacements = [Replacement { from: "x".to_owned(), to: Some(to) }];
+        let replacements = [Replacement::Text { from: "x".to_owned(), to: Some(to) }];
         assert_eq!(domain(b"x", &replacements, &source), Some(b"a Secure".to_vec()));
+    }
+
+    #[test]
+    fn an_expression_replaces_the_whole_value() {
+        let settings = serde_json::json!({"rewrite_location": {
+            "~^http://(other)\\.org:80/(.*)$": "/$1-$2?$arg_none$uri",
+            "~(?i)^HTTPS?://[^/]*/(?P<rest>.*)$": "/$rest",
+            "/old/": "/new/",
+        }});
+        for (value, expected) in [
+            ("http://other.org:80/x?y", "/other-x?y?/x"),
+            ("https://a/b//c", "/b//c"),
+            ("/old/a", "/new/a"),
+            ("/older/a", "/older/a"),
+        ] {
+            assert_eq!(changed(settings.clone(), "Location", value), expected);
+        }
+        let cookies = serde_json::json!({
+            "cookie_domain": {"~\\.?(b)\\.org$": "$1.example", "~^none$": null},
+            "cookie_path": {"~^/app/(.*)$": "/$1;$arg_none"},
+        });
+        for (value, expected) in [
+            ("a=1; Domain=.x.b.org; Path=/app/c", "a=1; Domain=b.example; Path=/c"),
+            ("a=1; Domain=none; Path=/c", "a=1; Path=/c"),
+        ] {
+            assert_eq!(changed(cookies.clone(), "Set-Cookie", value), expected);
+        }
+    }
+
+    /// Scenario: `proxy_cookie_flags`, with the results of nginx.
+    #[test]
+    fn cookies_get_and_lose_flags() {
+        let settings = serde_json::json!({"cookie_flags": {
+            "one": ["secure", "httponly", "samesite=strict"],
+            "two": ["nosecure", "nohttponly", "samesite=none"],
+            "~^p": "nosamesite",
+            "*": "secure",
+        }});
+        for (value, expected) in [
+            ("one=1", "one=1; Secure; HttpOnly; SameSite=Strict"),
+            ("TWO=2; path=/a;secure ;HttpOnly; samesite=lax", "TWO=2; path=/a; SameSite=None"),
+            ("three=3; SECURE; Domain=a.b.c; Foo", "three=3; SECURE; Domain=a.b.c; Foo"),
+            ("four", "four"),
+            ("php=1;SameSite=Lax;secure", "php=1; secure"),
+            ("one=x=y; samesite=lax; ", "one=x=y; Secure; HttpOnly; SameSite=Strict"),
+        ] {
+            assert_eq!(changed(settings.clone(), "Set-Cookie", value), expected);
+        }
+        for flags in [serde_json::json!({"a": "Secure"}), serde_json::json!({"!a": "secure"})] {
+            let upstream = serde_json::json!({"servers": {}, "cookie_flags": flags});
+            let document = serde_json::json!({"upstreams": {"u": upstream}});
+            assert!(Config::from_value(document).is_err());
+        }
     }
 }

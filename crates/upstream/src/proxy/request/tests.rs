@@ -35,6 +35,32 @@ fn target_host_and_fields_are_those_of_the_client() {
     );
 }
 
+/// Scenario: `pass_request_headers` is false.
+#[test]
+fn only_the_host_of_a_client_is_passed_if_no_field_may_be() {
+    let request = with(&[
+        ("Host", "example.org"),
+        ("Cookie", "a"),
+        ("Authorization", "b"),
+        ("Content-Length", "3"),
+        ("Content-Type", "c"),
+    ]);
+    let changes = HeadChanges {
+        removes_all: true,
+        set: vec![("X-A".to_owned(), b"1".to_vec())],
+        ..HeadChanges::default()
+    };
+    let address = Address::Inet(([127, 0, 0, 1], 8080).into());
+    let written = |length| {
+        let head = head(&request, &address, &changes, Some(length), ConnectionOption::Close);
+        String::from_utf8(head.expect("a target")).expect("a head in ASCII")
+    };
+    let expected =
+        "GET /a%20b/?c=d%2F HTTP/1.1\r\nConnection: close\r\nHost: example.org\r\nX-A: 1\r\n";
+    assert_eq!(written(0), format!("{expected}\r\n"));
+    assert_eq!(written(3), format!("{expected}Content-Length: 3\r\n\r\n"));
+}
+
 #[test]
 fn a_request_without_host_gets_one() {
     let old = Request { version: Version::Http10, ..with(&[]) };
