@@ -79,7 +79,13 @@ impl Config {
                 });
             };
             if let Some(auth) = &action.access.basic_auth {
-                name("basic_auth/users_file", (auth.users_file.clone(), false), Symlinks::All);
+                if let (file, false) = auth.users_path() {
+                    name("basic_auth/users_file", (file, false), Symlinks::All);
+                }
+                let groups = auth.members.as_ref().and_then(|it| it.groups_file.clone());
+                if let Some(file) = groups {
+                    name("basic_auth/groups_file", (file, false), Symlinks::All);
+                }
             }
             for page in &action.error_pages {
                 if let PageSource::File(file) = &page.source {

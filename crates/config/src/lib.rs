@@ -97,7 +97,7 @@ pub use howdah_template::{
     Variable, geo_database, split_name,
 };
 
-pub use access::{Access, BasicAuth};
+pub use access::{Access, BasicAuth, Members};
 pub use access_log::{
     AccessLog, Destination, JOURNAL_SOCKET, Journal, LogFormat, LogValue, Only, Syslog,
     SyslogProtocol, SyslogServer,

@@ -24,7 +24,11 @@ impl Config {
         }
         for (place, action) in self.actions() {
             if let Some(auth) = &action.access.basic_auth {
-                add(format!("{place}/basic_auth/users_file"), (auth.users_file.clone(), false));
+                add(format!("{place}/basic_auth/users_file"), auth.users_path());
+                let groups = auth.members.as_ref().and_then(|it| it.groups_file.clone());
+                if let Some(file) = groups {
+                    add(format!("{place}/basic_auth/groups_file"), (file, false));
+                }
             }
             for page in &action.error_pages {
                 if let PageSource::File(file) = &page.source {
@@ -90,7 +94,9 @@ mod tests {
         let action = json!({
             "share": ["/www$uri", "/hosts/$host$uri", "/sites/of-$host/x", "/one/file.html",
                 "/two/"],
-            "basic_auth": {"users_file": "/passwords/users"},
+            "basic_auth": {
+                "users_file": "/passwords/of-$host", "groups_file": "/groups", "groups": "a",
+            },
             "error_pages": {"404": "/pages/404.html"},
             "fallback": {"share": "$header_root/file"},
         });
@@ -102,7 +108,8 @@ mod tests {
         let place = "/routes/0/action";
         let expected = [
             (format!("{place}/fallback/share"), "/", true),
-            (format!("{place}/basic_auth/users_file"), "/passwords/users", false),
+            (format!("{place}/basic_auth/users_file"), "/passwords", true),
+            (format!("{place}/basic_auth/groups_file"), "/groups", false),
             (format!("{place}/error_pages/404"), "/pages/404.html", false),
             (format!("{place}/share/0"), "/www", true),
             (format!("{place}/share/1"), "/hosts", true),

@@ -4,14 +4,18 @@
 //!    at most once a second (`users`).
 //! 2. A verified password is cached as a keyed hash, so that only the first request pays for
 //!    bcrypt. The cache is cleared when the file changes.
-//! 3. Slow hashes are computed on other threads, a bounded number at a time; each users' file has
+//! 3. A name of a file with variables leads to one of several files (`files_by_name`).
+//! 4. Slow hashes are computed on other threads, a bounded number at a time; each users' file has
 //!    its own share of that number, and each client one place among the waiting checks (`turns`).
+//! 5. Of the users with the right password, only those that `users` and `groups` name may enter.
 //!
 //! Responses to unknown and to known names are the same and take the same time. The owner of a
 //! users' file is not trusted: the file can block neither a router thread nor the users of another
 //! file.
 
 mod des;
+mod files_by_name;
+mod htgroup;
 mod htpasswd;
 mod passwords;
 mod turns;
@@ -21,12 +25,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use howdah_config::{Condition, Template};
 use howdah_http::error_status::RequestError;
 use howdah_http::message::Request;
+use howdah_http::variables::VariableSource;
 use howdah_sys::log::Log;
 
+use self::files_by_name::FilesByName;
 use self::htpasswd::Hash;
-use self::users::{PasswordLookup, UsersFile};
+use self::users::{Content, PasswordLookup, UsersFile};
 
 pub use self::passwords::{Passwords, verify};
 pub use self::turns::Permits;
@@ -37,31 +44,85 @@ const MAX_PASSWORD_BYTES: usize = 1024;
 /// Password check of an action.
 #[derive(Debug)]
 pub struct BasicAuth {
-    challenge: String,
-    file: Arc<UsersFile>,
+    realm: Template,
+    condition: Option<Condition>,
+    files: Files,
+    members: Option<Members>,
+}
+
+/// The users' file.
+#[derive(Debug)]
+enum Files {
+    /// Depends on the request.
+    ByName(FilesByName),
+    /// The same for all requests.
+    One(Arc<UsersFile>),
+}
+
+/// Users that may enter.
+#[derive(Debug)]
+struct Members {
+    users: Vec<String>,
+    groups: Option<(Arc<UsersFile>, Vec<String>)>,
 }
 
 impl BasicAuth {
-    /// Compiles the settings. The users' file is read with the first request.
+    /// Compiles the settings. The files are read with the first request.
     pub fn new(config: &howdah_config::BasicAuth) -> BasicAuth {
-        BasicAuth {
-            challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
-            file: UsersFile::at(&config.users_file),
-        }
+        let members = config.members.as_ref().map(|members| Members {
+            users: members.users.clone(),
+            groups: { members.groups_file.as_ref() }
+                .map(|file| (UsersFile::at(file, Content::Groups), members.groups.clone())),
+        });
+        let files = match config.users_file.constant() {
+            Some(file) => Files::One(UsersFile::at(file.as_ref(), Content::Users)),
+            None => Files::ByName(FilesByName::new(config.users_file.clone())),
+        };
+        let (realm, condition) = (config.realm.clone(), config.condition.clone());
+        BasicAuth { realm, condition, files, members }
+    }
+
+    /// Returns true if a request needs a password.
+    pub fn is_needed(&self, source: &VariableSource<'_>) -> bool {
+        self.condition.as_ref().is_none_or(|condition| {
+            condition.holds(&mut Vec::new(), |variable, out| {
+                source.write(variable, out);
+            })
+        })
     }
 
     /// Returns the name of the user whose password the request has.
     pub async fn check(
         &self,
-        request: &Request,
+        source: &VariableSource<'_>,
         now: Instant,
         log: &Log,
     ) -> Result<Bytes, RequestError> {
+        let name = self.authenticate(source, now, log).await?;
+        match &self.members {
+            Some(members) if !members.have(&name, now, log).await? => {
+                Err(RequestError::Unauthenticated)
+            }
+            _ => Ok(name),
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        source: &VariableSource<'_>,
+        now: Instant,
+        log: &Log,
+    ) -> Result<Bytes, RequestError> {
+        let request = source.request.ok_or(RequestError::Internal)?;
         let Some((name, password)) = credentials(request) else {
             return Err(RequestError::Unauthenticated);
         };
-        let Some(users) = self.file.users(now, log).await else {
-            return Err(RequestError::Internal);
+        let (file, users) = match &self.files {
+            Files::ByName(files) => files.users(source, now, log).await?,
+            Files::One(file) => {
+                let users = file.users(now, log).await.ok_or(RequestError::Internal)?;
+                (Arc::clone(file), users)
+            }
         };
         match users.step(&name, &password) {
             PasswordLookup::Verified => Ok(name.into()),
@@ -69,7 +130,7 @@ impl BasicAuth {
             PasswordLookup::Compare { hash, real, known } => {
                 let client = request.connection.peer.map(|peer| peer.ip());
                 let turn = if hash.is_slow() {
-                    Some(self.file.turn(client).await.ok_or(RequestError::TooManyPasswords)?)
+                    Some(file.turn(client).await.ok_or(RequestError::TooManyPasswords)?)
                 } else {
                     None
                 };
@@ -87,8 +148,32 @@ impl BasicAuth {
     }
 
     /// Returns the value of `WWW-Authenticate`, which asks for a password.
-    pub fn challenge(&self) -> &str {
-        &self.challenge
+    pub fn challenge(&self, source: &VariableSource<'_>) -> Vec<u8> {
+        let mut realm = Vec::new();
+        self.realm.expand(&mut realm, |variable, out| {
+            source.write(variable, out);
+        });
+        let mut challenge = b"Basic realm=\"".to_vec();
+        for byte in realm.into_iter().filter(|byte| !byte.is_ascii_control()) {
+            if matches!(byte, b'"' | b'\\') {
+                challenge.push(b'\\');
+            }
+            challenge.push(byte);
+        }
+        challenge.extend_from_slice(b"\", charset=\"UTF-8\"");
+        challenge
+    }
+}
+
+impl Members {
+    /// Returns true if a user may enter.
+    async fn have(&self, name: &[u8], now: Instant, log: &Log) -> Result<bool, RequestError> {
+        if self.users.iter().any(|user| user.as_bytes() == name) {
+            return Ok(true);
+        }
+        let Some((file, groups)) = &self.groups else { return Ok(false) };
+        let found = file.users(now, log).await.ok_or(RequestError::Internal)?;
+        Ok(found.is_in(name, groups))
     }
 }
 

@@ -101,6 +101,13 @@ impl Template {
         path.replace('$', "${dollar}")
     }
 
+    /// Returns the template of a text without variables.
+    pub fn literal(text: &str) -> Template {
+        let mut template = Template::default();
+        template.push_literal(text);
+        template
+    }
+
     fn push_literal(&mut self, text: &str) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}

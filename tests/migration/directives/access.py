@@ -1,6 +1,7 @@
 """The modules realip, access, auth_basic, auth_request, mirror, limit_conn and limit_req."""
 
 import base64
+import hashlib
 import select
 import time
 
@@ -9,6 +10,10 @@ from . import Case
 WWW = {"share": "/srv/www$uri"}
 TO_BACKEND = {"proxy": "http://10.0.0.1:8080", "request_headers": {"Host": "h"}}
 NGINX_TO_BACKEND = "proxy_set_header Host h; proxy_pass http://10.0.0.1:8080;"
+
+
+def salted(password):
+    return "{SSHA}" + base64.b64encode(hashlib.sha1(password.encode() + b"salt").digest() + b"salt").decode()
 
 
 def basic(text):
@@ -111,6 +116,17 @@ CASES = [
               "401 GET /a.txt | Authorization: Bearer x", f"404 GET /nowhere | {basic('me:password')}"],
          routes=[{"match": {"uri": "/open/*"}, "action": WWW | {"prefix": "/open"}},
                  {"action": WWW | {"basic_auth": {"realm": "Staff", "users_file": "/srv/users/list"}}}], files={"users/list": USERS}),
+    Case("auth-basic-variables", "auth_basic auth_basic_user_file", f"""
+        root /srv/www; auth_basic $realm; auth_basic_user_file /srv/users/of-$arg_site;
+        """, ["401 GET /a.txt", f"200 GET /a.txt?site=one | {basic('plain:a b')}", f"401 GET /a.txt?site=one | {basic('plain:a')}",
+              f"200 GET /a.txt?site=one | {basic('salted:password')}", f"401 GET /a.txt?site=one | {basic('salted:passwords')}",
+              f"403 GET /a.txt?site=none | {basic('plain:a b')}", f"403 GET /a.txt?site=../users/of-one | {basic('plain:a b')}",
+              "200 GET /a.txt?open=1", f"200 GET /a.txt?open=1 | {basic('nobody:x')}"],
+         routes=[{"action": WWW | {"basic_auth": {"realm": "$realm", "users_file": "/srv/users/of-$arg_site", "if": "$closed"}}}],
+         http='map $arg_open $realm { default "Site of $host"; 1 off; }',
+         document={"variables": {"realm": {"map": "$arg_open", "values": {"1": "off"}, "default": "Site of $host"},
+                                 "closed": {"map": "$realm", "values": {"off": "0"}, "default": "1"}}},
+         files={"users/of-one": "plain:{PLAIN}a b\n" + f"salted:{salted('password')}\n"}),
     Case("satisfy", "satisfy", """
         satisfy any; auth_basic Staff; auth_basic_user_file /srv/users/list;
         location /near/ { allow 127.0.0.0/8; deny all; alias /srv/www/; } location /far/ { allow 192.0.2.0/24; deny all; alias /srv/www/; }

@@ -84,7 +84,7 @@ fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
 
 /// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
-    const TEMPLATES: [&str; 18] = [
+    const TEMPLATES: [&str; 20] = [
         "body",
         "chroot",
         "cookie_domain",
@@ -96,6 +96,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         "location",
         "params",
         "pass",
+        "realm",
         "request_headers",
         "response_headers",
         "rewrite",
@@ -103,6 +104,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         "scripts",
         "share",
         "try",
+        "users_file",
     ];
     let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
     match parents.as_slice() {

@@ -338,14 +338,24 @@ fn actions_say_who_may_come() {
     let access = config.routes.remove(0).steps.remove(0).action.access.clone();
     assert!(access.allow.expect("allow").matches("10.1.1.1:1".parse().ok()));
     assert!(access.deny.expect("deny").matches("10.0.0.1:1".parse().ok()));
-    let users_file = "/etc/users".into();
-    let expected = BasicAuth { realm: "Restricted".to_owned(), users_file };
+    let expected = BasicAuth {
+        realm: Template::literal("Restricted"),
+        users_file: Template::literal("/etc/users"),
+        condition: None,
+        members: None,
+    };
     assert_eq!(access.basic_auth, Some(expected));
     for (key, value, message) in [
         ("allow", json!("10.0.0.0/33"), "\"allow\" must have a prefix length"),
         ("deny", json!([1]), "element 0 must be a string, but is the number 1"),
         ("basic_auth", json!({}), "\"users_file\" is missing"),
-        ("basic_auth", json!({"users_file": "/a", "realm": "a\"b"}), "without quotes"),
+        ("basic_auth", json!({"users_file": "/a", "realm": "a\nb"}), "control characters"),
+        ("basic_auth", json!({"users_file": "/a", "realm": "$nothing"}), "Unknown variable"),
+        ("basic_auth", json!({"users_file": "$host"}), "only below a directory"),
+        ("basic_auth", json!({"users_file": "a/$host"}), "only below a directory"),
+        ("basic_auth", json!({"users_file": "/a", "groups": "b"}), "unknown key \"groups\""),
+        ("basic_auth", json!({"users_file": "/a", "groups_file": "/b"}), "\"groups\" is missing"),
+        ("basic_auth", json!({"users_file": "/a", "users": [1]}), "must be a string"),
         ("basic_auth", json!({"users_file": "/a", "relm": "a"}), "did you mean \"realm\"?"),
     ] {
         let line = refusal(action(json!({"return": 200, key: value})));

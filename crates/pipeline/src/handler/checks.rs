@@ -11,10 +11,12 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response};
 use howdah_http::respond;
 use howdah_http::target::Target;
+use howdah_http::variables::VariableSource;
 use howdah_limits::Nanos;
 use howdah_limits::check::check as check_rules;
 use howdah_limits::rules::{self, Admission, Paths, Refusal, Rule};
 use howdah_limits::shared::Checked;
+use howdah_routing::auth::BasicAuth;
 use howdah_routing::route::matching::{self, Scratch};
 use howdah_routing::route::{Check, Decision, Routed, Step};
 use howdah_sys::clock;
@@ -38,25 +40,41 @@ pub async fn check<'s>(
         };
         let passed = match check {
             Check::Listener(_) | Check::Limits(_) => limit(context, check.limits(), exchange).await,
-            Check::Password(_, auth) => {
-                let (now, log) = (context.routing.now.monotonic, context.routing.log.log());
-                let user = auth.check(&exchange.request, now, log).await;
-                user.map(|user| exchange.request.user = Some(user)).map_err(|error| {
-                    let refusal = refusals::refuse(context, exchange, error);
-                    match error {
-                        RequestError::Unauthenticated => {
-                            refusal.with("WWW-Authenticate", auth.challenge())
-                        }
-                        _ => refusal,
-                    }
-                })
-            }
+            Check::Password(_, auth) => check_password(context, auth, exchange).await,
             Check::Request(_, check) => auth_request::authorize(context, check, exchange).await,
         };
         step = match passed {
             Ok(()) => context.routing.resume(check, routed, &mut exchange.request),
             Err(response) => return Decision::Respond(response),
         };
+    }
+}
+
+/// Checks name and password, if the request needs them. Error: the response of the refusal.
+async fn check_password(
+    context: &Context<'_>,
+    auth: &BasicAuth,
+    exchange: &mut Exchange<'_>,
+) -> Result<(), Response> {
+    let (now, log) = (context.routing.now.monotonic, context.routing.log.log());
+    let source = VariableSource::of(&exchange.request, exchange.started_at);
+    if !auth.is_needed(&source) {
+        return Ok(());
+    }
+    match auth.check(&source, now, log).await {
+        Ok(user) => {
+            exchange.request.user = Some(user);
+            Ok(())
+        }
+        Err(error) => {
+            let refusal = refusals::refuse(context, exchange, error);
+            Err(match error {
+                RequestError::Unauthenticated => {
+                    refusal.with("WWW-Authenticate", auth.challenge(&source))
+                }
+                _ => refusal,
+            })
+        }
     }
 }
 

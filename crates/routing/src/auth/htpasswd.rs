@@ -2,8 +2,8 @@
 //!
 //! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
 //! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): DES (13 characters), MD5 (`$1$`), SHA-256
-//! (`$5$`), SHA-512 (`$6$`), yescrypt (`$y$`). Lines with any other hash or with plain text are not
-//! used.
+//! (`$5$`), SHA-512 (`$6$`), yescrypt (`$y$`). nginx's files may also have salted SHA-1 (`{SSHA}`)
+//! and the password itself (`{PLAIN}`). Lines with any other hash or with plain text are not used.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -49,8 +49,12 @@ pub enum Hash {
     Md5(Vec<u8>, Vec<u8>),
     /// `$5$...` or `$6$...`
     Sha2(String),
+    /// `{PLAIN}...`: the password.
+    Plain(Vec<u8>),
     /// `{SHA}...`
     Sha1([u8; 20]),
+    /// `{SSHA}...`: hash of the password and the salt.
+    SaltedSha1([u8; 20], Vec<u8>),
     /// `$y$...`
     Yescrypt(String),
 }
@@ -60,13 +64,13 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut users = HashMap::new();
     let (mut useless, mut costly) = (0, Vec::new());
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1_usize..) {
-        let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
+        let whole = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+        if whole.is_empty() || whole.starts_with(b"#") {
             continue;
         }
-        let mut parts = line.splitn(3, |byte| *byte == b':');
+        let mut parts = whole.splitn(3, |byte| *byte == b':');
         let name = parts.next().unwrap_or_default();
-        match parts.next().and_then(Hash::parse) {
+        match parts.next().and_then(Hash::of_file) {
             // The first line of a name counts, as in Apache and nginx.
             Some(hash) => match hash.cost().filter(|cost| *cost > MAX_BCRYPT_COST) {
                 Some(cost) => costly.push((number, cost)),
@@ -78,8 +82,8 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut notes = Vec::new();
     if useless > 0 {
         notes.push(format!(
-            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and DES, $1$, $5$, $6$, \
-             $y$ of crypt are supported"
+            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, {{SSHA}}, {{PLAIN}}, and \
+             DES, $1$, $5$, $6$, $y$ of crypt are supported"
         ));
     }
     if let Some((line, cost)) = costly.first() {
@@ -129,6 +133,18 @@ impl Hash {
         hash.cost().is_some().then_some(hash)
     }
 
+    /// Parses a hash of a `users_file`, which may also be one that only nginx has.
+    fn of_file(text: &[u8]) -> Option<Hash> {
+        if let Some(password) = text.strip_prefix(b"{PLAIN}") {
+            return Some(Hash::Plain(password.to_vec()));
+        }
+        let text = text.trim_ascii_end();
+        let Some(rest) = text.strip_prefix(b"{SSHA}") else { return Hash::parse(text) };
+        let decoded = base64::decode(rest)?;
+        let (hash, salt) = decoded.split_first_chunk::<20>()?;
+        Some(Hash::SaltedSha1(*hash, salt.to_vec()))
+    }
+
     /// Parses a hash; `None` also if testing it would take too long.
     pub fn usable(text: &[u8]) -> Option<Hash> {
         Hash::parse(text).filter(|hash| hash.cost().is_none_or(|cost| cost <= MAX_BCRYPT_COST))
@@ -147,7 +163,7 @@ impl Hash {
 
     /// Returns true if testing a password takes so long that it must not run on a router thread.
     pub fn is_slow(&self) -> bool {
-        !matches!(self, Hash::Sha1(_))
+        !matches!(self, Hash::Plain(_) | Hash::Sha1(_) | Hash::SaltedSha1(..))
     }
 
     /// Returns true if this is the password. The time does not depend on how much of it is right.
@@ -159,7 +175,12 @@ impl Hash {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Hash::Des(hash) => des::hash(password, hash).is_some_and(|text| equal(&text, hash)),
             Hash::Yescrypt(hash) => Yescrypt::default().verify_password(password, &**hash).is_ok(),
+            Hash::Plain(known) => equal(&Sha1::digest(password), &Sha1::digest(known)),
             Hash::Sha1(hash) => equal(&Sha1::digest(password), hash),
+            Hash::SaltedSha1(hash, salt) => {
+                let digest = Sha1::new().chain_update(password).chain_update(salt).finalize();
+                equal(&digest, hash)
+            }
         }
     }
 }
@@ -301,9 +322,41 @@ mod tests {
         assert_eq!(users.len(), 1);
         assert_eq!(
             useless,
-            ["2 lines are not used: only bcrypt, apr1, {SHA}, and DES, $1$, $5$, $6$, $y$ of \
-                 crypt are supported"]
+            [
+                "2 lines are not used: only bcrypt, apr1, {SHA}, {SSHA}, {PLAIN}, and DES, $1$, $5$, \
+                 $6$, $y$ of crypt are supported"
+            ]
         );
+    }
+
+    /// Scenario: a file of nginx, with the forms that Apache does not have.
+    #[test]
+    fn forms_that_only_nginx_has_are_those_of_files() {
+        // SHA-1 of "open sesame" and the salt "salt".
+        let salted = "{SSHA}hN5uxFJUEWCPg56kk42tnVCdJ61zYWx0";
+        let text =
+            format!("a:{{PLAIN}}open sesame:note\r\nb:{salted} \nc:{{PLAIN}} x \nd:{{PLAIN}}\n");
+        let (users, notes) = parse(text.as_bytes());
+        assert!(notes.is_empty(), "{notes:?}");
+        for (name, password, accepts) in [
+            ("a", "open sesame", true),
+            ("a", "open sesam", false),
+            ("a", "", false),
+            ("b", "open sesame", true),
+            ("b", "open sesame2", false),
+            ("c", " x ", true),
+            ("c", "x", false),
+            ("d", "", true),
+            ("d", "d", false),
+        ] {
+            let found = users.get(name.as_bytes()).map(|hash| hash.accepts(password.as_bytes()));
+            assert_eq!(found, Some(accepts), "{name} {password}");
+        }
+        for text in ["{SSHA}", "{SSHA}aGFzaA==", "{SSHA}?", "{plain}a"] {
+            assert_eq!(Hash::of_file(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(Hash::usable(b"{PLAIN}a"), None, "not in files of Apache's directives");
+        assert_eq!(Hash::usable(salted.as_bytes()), None);
     }
 
     #[test]

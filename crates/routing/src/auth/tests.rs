@@ -18,10 +18,18 @@ struct Site {
 
 impl Site {
     fn new(users: &str) -> Site {
+        Self::with_members(users, None)
+    }
+
+    fn with_members(users: &str, members: Option<howdah_config::Members>) -> Site {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(users.as_bytes()).unwrap();
-        let users_file = file.path().to_owned();
-        let config = howdah_config::BasicAuth { realm: "Staff".to_owned(), users_file };
+        let config = howdah_config::BasicAuth {
+            realm: Template::literal("Staff"),
+            users_file: Template::literal(file.path().to_str().unwrap()),
+            condition: None,
+            members,
+        };
         let log = Log::new(tempfile::tempfile().unwrap().into());
         Site { auth: BasicAuth::new(&config), file, log, start: Instant::now() }
     }
@@ -31,11 +39,12 @@ impl Site {
         let now = self.start + Duration::from_secs(seconds);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let request = request("/", fields);
-        match runtime.block_on(self.auth.check(&request, now, &self.log)) {
+        let source = VariableSource::of(&request, self.start);
+        match runtime.block_on(self.auth.check(&source, now, &self.log)) {
             Ok(name) => Ok(String::from_utf8(name.to_vec()).unwrap()),
             Err(error) => {
-                let challenge = "Basic realm=\"Staff\", charset=\"UTF-8\"";
-                assert_eq!(self.auth.challenge(), challenge);
+                let challenge = b"Basic realm=\"Staff\", charset=\"UTF-8\"";
+                assert_eq!(self.auth.challenge(&source), challenge);
                 Err(error.status())
             }
         }
@@ -69,8 +78,58 @@ fn the_right_password_lets_in() {
         assert_eq!(site.with(0, "Basic ZXZlOm9wZW4gc2VzYW1l"), Err(401));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let users = runtime.block_on(site.auth.file.users(site.start, &site.log)).unwrap();
+    let Files::One(file) = &site.auth.files else { panic!("the name has no variables") };
+    let users = runtime.block_on(file.users(site.start, &site.log)).unwrap();
     assert_eq!(users.known().len(), 2, "what was wrong is not remembered");
+}
+
+/// Scenario: Apache's `Require user eve` and `Require group staff`.
+#[test]
+fn only_named_users_and_members_of_groups_enter() {
+    let mut groups = tempfile::NamedTempFile::new().unwrap();
+    groups.write_all(b"Staff: bob nobody\nother: ann\n").unwrap();
+    let members = howdah_config::Members {
+        users: vec!["eve".to_owned()],
+        groups_file: Some(groups.path().to_owned()),
+        groups: vec!["staff".to_owned()],
+    };
+    let users = format!("ann:{SHA}\nbob:{SHA}\neve:{SHA}\n");
+    let site = Site::with_members(&users, Some(members.clone()));
+    let basic = |text: &str| format!("Basic {}", howdah_text::base64::encode(text.as_bytes()));
+    for (credentials, expected) in [
+        ("eve:open sesame", Ok("eve".to_owned())),
+        ("bob:open sesame", Ok("bob".to_owned())),
+        ("ann:open sesame", Err(401)),
+        ("eve:wrong", Err(401)),
+        ("nobody:open sesame", Err(401)),
+    ] {
+        assert_eq!(site.with(0, &basic(credentials)), expected, "{credentials}");
+    }
+    std::fs::remove_file(groups.path()).unwrap();
+    assert_eq!(site.with(5, &basic("bob:open sesame")), Err(500), "nobody without the file");
+    assert_eq!(site.with(5, &basic("eve:open sesame")), Ok("eve".to_owned()));
+    let none = howdah_config::Members { groups_file: None, users: Vec::new(), ..members };
+    let site = Site::with_members(&users, Some(none));
+    assert_eq!(site.with(0, &basic("eve:open sesame")), Err(401));
+}
+
+#[test]
+fn a_realm_is_escaped_and_cannot_add_a_field() {
+    let of = |realm: &str, target: &str| {
+        let config = howdah_config::BasicAuth {
+            realm: Template::parse(realm).unwrap(),
+            users_file: Template::literal("/none"),
+            condition: None,
+            members: None,
+        };
+        let request = request(target, &[]);
+        let source = VariableSource::of(&request, Instant::now());
+        String::from_utf8(BasicAuth::new(&config).challenge(&source)).unwrap()
+    };
+    let expected = r#"Basic realm="My \"Site\" \\ a", charset="UTF-8""#;
+    assert_eq!(of("My \"Site\" \\ $arg_a", "/?a=a"), expected);
+    let expected = r#"Basic realm="\", x=1X-Evil: 1", charset="UTF-8""#;
+    assert_eq!(of("$arg_a", "/?a=%22,%20x=1%0d%0aX-Evil:%201"), expected);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A users' file: its current content, and the passwords that have been verified.
+//! A users' file: its current content, and the passwords that have been verified; or a file of
+//! groups.
 //!
 //! The file is opened and read on another thread, by one task at a time and without a lock;
 //! requests wait for that without blocking their router thread. The owner of the file is not
@@ -20,6 +21,7 @@ use howdah_sys::regular_file;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::htgroup;
 use super::htpasswd::{self, Hash};
 use super::turns::{Permits, Turn};
 
@@ -33,12 +35,26 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const LARGEST: u64 = 8 << 20;
 
 /// Files in use. All actions that name a file share its content and its permits.
-static FILES: Mutex<Option<HashMap<PathBuf, Weak<UsersFile>>>> = Mutex::new(None);
+static FILES: Mutex<Option<HashMap<FileKey, Weak<UsersFile>>>> = Mutex::new(None);
+
+/// The path of a file, its kind, and true if its problems are logged.
+type FileKey = (PathBuf, Content, bool);
+
+/// What a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Groups and their members.
+    Groups,
+    /// Users and their passwords.
+    Users,
+}
 
 /// A users' file and its state.
 #[derive(Debug)]
 pub struct UsersFile {
     path: PathBuf,
+    content: Content,
+    is_reported: bool,
     state: Mutex<State>,
     /// Notified at the end of each read.
     ended: Notify,
@@ -61,6 +77,8 @@ struct State {
 pub struct Users {
     stamp: Stamp,
     hashes: HashMap<Vec<u8>, Hash>,
+    /// Groups in lower case, by user.
+    groups: HashMap<Vec<u8>, Vec<Vec<u8>>>,
     keys: [RandomState; 2],
     /// Keyed hashes of verified passwords, by user.
     known: Mutex<HashMap<Vec<u8>, CredentialHash>>,
@@ -98,20 +116,32 @@ struct Reading {
 
 impl UsersFile {
     /// Returns the file at a path, shared by all actions that name it. Does not read it.
-    pub fn at(path: &Path) -> Arc<UsersFile> {
+    pub fn at(path: &Path, content: Content) -> Arc<UsersFile> {
+        Self::shared((path.to_owned(), content, true))
+    }
+
+    /// Returns the file at a path as [`UsersFile::at`] does, for a caller that logs its problems.
+    pub fn unreported(path: &Path, content: Content) -> Arc<UsersFile> {
+        Self::shared((path.to_owned(), content, false))
+    }
+
+    fn shared(key: FileKey) -> Arc<UsersFile> {
         let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         let files = files.get_or_insert_default();
-        if let Some(file) = files.get(path).and_then(Weak::upgrade) {
+        if let Some(file) = files.get(&key).and_then(Weak::upgrade) {
             return file;
         }
         files.retain(|_, file| file.strong_count() > 0);
+        let (path, content, is_reported) = key.clone();
         let file = Arc::new(UsersFile {
-            path: path.to_owned(),
+            path,
+            content,
+            is_reported,
             state: Mutex::default(),
             ended: Notify::new(),
             turns: Permits::default(),
         });
-        files.insert(path.to_owned(), Arc::downgrade(&file));
+        files.insert(key, Arc::downgrade(&file));
         file
     }
 
@@ -137,7 +167,11 @@ impl UsersFile {
                     ));
                 }
                 if is_hung || state.looked.is_some_and(is_fresh) {
-                    let (notes, users) = (std::mem::take(&mut state.notes), state.users.clone());
+                    let mut notes = std::mem::take(&mut state.notes);
+                    if !self.is_reported {
+                        notes.retain(|(level, _)| *level != Level::Error);
+                    }
+                    let users = state.users.clone();
                     drop(state);
                     for (level, note) in notes {
                         log.write(level, format_args!("{note}"));
@@ -159,6 +193,11 @@ impl UsersFile {
                 now = now.max(begun + MAX_WAIT);
             }
         }
+    }
+
+    /// Returns the problem because of which there are no users.
+    pub fn problem(&self) -> Option<String> {
+        self.state().problem.clone()
     }
 
     /// Waits for a permit to compute a slow hash of this file; `None` if too many checks wait
@@ -199,6 +238,14 @@ impl Users {
         PasswordLookup::Compare { hash: hash.clone(), real: found.is_some(), known }
     }
 
+    /// Returns true if a user is in one of these groups, whose names are in lower case.
+    pub fn is_in(&self, name: &[u8], groups: &[String]) -> bool {
+        let own = self.groups.get(name);
+        own.is_some_and(|own| {
+            groups.iter().any(|group| own.iter().any(|it| it == group.as_bytes()))
+        })
+    }
+
     /// Returns true if a password was right before.
     pub fn is_verified(&self, name: &[u8], known: &CredentialHash) -> bool {
         self.known().get(name) == Some(known)
@@ -217,7 +264,7 @@ impl Users {
 
 impl Reading {
     fn run(mut self, known: Option<Arc<Users>>) {
-        let result = read(&self.file.path, known.as_ref());
+        let result = read(&self.file.path, self.file.content, known.as_ref());
         self.tell(result);
     }
 
@@ -239,7 +286,11 @@ impl Reading {
                 // process has not changed: its last content stays in use.
                 let is_held = error.kind() == io::ErrorKind::WouldBlock && state.users.is_some();
                 let meanwhile = if is_held { "; its last content stays in use" } else { "" };
-                let text = format!("cannot read the users' file {path}: {error}{meanwhile}");
+                let kind = match self.file.content {
+                    Content::Groups => "file of groups",
+                    Content::Users => "users' file",
+                };
+                let text = format!("cannot read the {kind} {path}: {error}{meanwhile}");
                 if !is_held {
                     state.users = None;
                 }
@@ -260,7 +311,11 @@ impl Drop for Reading {
 }
 
 /// Reads a file unless it is unchanged. Returns the users and a description of each bad line.
-fn read(path: &Path, known: Option<&Arc<Users>>) -> io::Result<(Arc<Users>, Vec<String>)> {
+fn read(
+    path: &Path,
+    content: Content,
+    known: Option<&Arc<Users>>,
+) -> io::Result<(Arc<Users>, Vec<String>)> {
     let (file, metadata) = regular_file::open(path)?;
     let stamp = Stamp::of(&metadata);
     if let Some(known) = known
@@ -271,9 +326,17 @@ fn read(path: &Path, known: Option<&Arc<Users>>) -> io::Result<(Arc<Users>, Vec<
     if metadata.len() > LARGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 8 MiB"));
     }
-    let (hashes, notes) = htpasswd::parse(&bytes(file)?);
+    let text = bytes(file)?;
+    let (hashes, notes) = match content {
+        Content::Groups => Default::default(),
+        Content::Users => htpasswd::parse(&text),
+    };
+    let groups = match content {
+        Content::Groups => htgroup::parse(&text),
+        Content::Users => HashMap::new(),
+    };
     let (keys, known) = Default::default();
-    Ok((Arc::new(Users { stamp, hashes, keys, known }), notes))
+    Ok((Arc::new(Users { stamp, hashes, groups, keys, known }), notes))
 }
 
 fn bytes(file: File) -> io::Result<Vec<u8>> {
