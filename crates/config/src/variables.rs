@@ -1,5 +1,5 @@
-//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo` and
-//! `split_clients`).
+//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo`,
+//! `split_clients` and `secure_link`).
 
 mod uses;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use howdah_template::geo_database::{GeoDatabase, GeoPath};
 use howdah_template::networks::{self, Networks};
 use howdah_template::{
-    Defined, DefinedVariables, Groups, MAX_WEIGHT, Pattern, Subject, Table, Variable,
+    Defined, DefinedVariables, Groups, MAX_WEIGHT, Pattern, SecureLink, Subject, Table, Variable,
 };
 
 use crate::error::Error;
@@ -41,6 +41,33 @@ pub(crate) static VARIABLE: Shape = Shape {
             "The same text always has the same share, on every machine; nginx's `split_clients`",
         )
         .kind(),
+        Key::new(
+            "secure_link",
+            Kind::Text,
+            "Text with variables that is a signed link, such as `\"$arg_md5,$arg_expires\"`",
+        )
+        .details(
+            "nginx's `secure_link`: a hash and, behind a comma, the second at which it expires. The \
+             value is `1`, `0` if the link has expired, and empty if it is not authentic. See below",
+        )
+        .kind(),
+        Key::new(
+            "md5",
+            Kind::Text,
+            "Text with variables and a secret, whose MD5 in Base64 for URLs is the hash of a link",
+        )
+        .details("nginx's `secure_link_md5`; `$secure_link_expires` is the second in the link")
+        .beside("secure_link"),
+        Key::new(
+            "secret",
+            Kind::Text,
+            "Secret of links `/PREFIX/HASH/LINK`, whose hash is the MD5 of `LINK` and the secret",
+        )
+        .details(
+            "nginx's `secure_link_secret`, in place of `md5`; `secure_link` is `\"$request_uri\"`. \
+             The value is `LINK` if the hash is right, otherwise empty",
+        )
+        .beside("secure_link"),
         Key::new("database", Kind::Text, "A MaxMind database (`.mmdb`) in place of `values`")
             .details("Such as GeoLite2's; nginx's third-party `geoip2`")
             .beside("geo"),
@@ -60,7 +87,7 @@ pub(crate) static VARIABLE: Shape = Shape {
             "Values by text, pattern or network; with `split` the percentage of each value; or a \
              file with them",
         )
-        .default("required without `database`")
+        .default("required, but with `database` or `secure_link`")
         .details(
             "With `map`: values by text, or by [pattern](routes.md#patterns); the text itself is \
              tried first, then patterns in order. Case does not count, except in regular \
@@ -110,12 +137,24 @@ fn read_one(name: &str, node: &Node<'_>) -> Result<Defined, Error> {
     let object = node.object(&VARIABLE)?;
     // The caller explains the first error with the names of all definitions.
     let read = |key| object.optional(key).map(|node| templates::read(&node)).transpose();
-    let (source, table) = match (read("map")?, read("geo")?, read("split")?) {
-        (Some(source), None, None) => (source, read_map(&object)?),
-        (None, Some(source), None) => (source, read_geo(&object)?),
-        (None, None, Some(source)) => (source, read_split(&object)?),
-        (None, None, None) => return Err(object.missing(&["map", "geo", "split"])),
-        _ => return Err(node.invalid("must have just one of \"map\", \"geo\" or \"split\"")),
+    let kinds = ["map", "geo", "split", "secure_link"];
+    let mut found = kinds.into_iter().filter(|kind| object.has(kind));
+    let (source, table) = match (found.next(), found.next()) {
+        (None, _) => return Err(object.missing(&kinds)),
+        (_, Some(_)) => {
+            return Err(node
+                .invalid("must have just one of \"map\", \"geo\", \"split\" or \"secure_link\""));
+        }
+        (Some(kind), None) => {
+            let source = read(kind)?.unwrap_or_default();
+            let table = match kind {
+                "map" => read_map(&object)?,
+                "geo" => read_geo(&object)?,
+                "split" => read_split(&object)?,
+                _ => read_secure_link(&object)?,
+            };
+            (source, table)
+        }
     };
     let default = read("default")?.unwrap_or_default();
     object.end()?;
@@ -147,6 +186,25 @@ fn read_map(object: &Object<'_>) -> Result<Table, Error> {
         }
     }
     Ok(Table::Map { texts, patterns })
+}
+
+fn read_secure_link(object: &Object<'_>) -> Result<Table, Error> {
+    if let Some(values) = object.optional("values") {
+        return Err(values.invalid("must not stand beside \"secure_link\""));
+    }
+    let check = match (object.optional("md5"), object.optional("secret")) {
+        (Some(md5), None) => {
+            let groups = SecureLink::groups();
+            let scope = Scope { groups: &groups, ..*md5.scope };
+            SecureLink::Md5(templates::read(&md5.within(&scope))?)
+        }
+        (None, Some(secret)) => SecureLink::Secret(secret.text()?.to_owned()),
+        (None, None) => return Err(object.missing(&["md5", "secret"])),
+        (Some(_), Some(secret)) => {
+            return Err(secret.invalid("must not stand beside \"md5\""));
+        }
+    };
+    Ok(Table::SecureLink(check))
 }
 
 fn read_geo(object: &Object<'_>) -> Result<Table, Error> {

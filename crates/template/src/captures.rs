@@ -66,6 +66,11 @@ impl Captures {
         captures
     }
 
+    /// Returns the capture of a group without an expression.
+    pub(crate) fn of_name(name: &str, text: &[u8]) -> Captures {
+        Captures(vec![(Group::Name(name.to_owned()), text.into())])
+    }
+
     fn add(&mut self, regex: &regex::bytes::Regex, bytes: &[u8], takes_numbers: bool) {
         let Some(found) = regex.captures(bytes) else { return };
         for (number, (group, name)) in (0..).zip(found.iter().zip(regex.capture_names())) {

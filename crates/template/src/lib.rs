@@ -21,6 +21,6 @@ pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use shown::Shown;
 pub use substitution::{MAX_RESULT_BYTES, Substitution, SubstitutionError};
 pub use template::{
-    Defined, DefinedVariables, MAX_WEIGHT, Part, SslVariable, Table, Template, TemplateError,
-    UpstreamVariable, Variable, names, split_name,
+    Defined, DefinedVariables, MAX_WEIGHT, Part, SecureLink, SslVariable, Table, Template,
+    TemplateError, UpstreamVariable, Variable, names, split_name,
 };

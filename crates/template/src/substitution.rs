@@ -172,7 +172,7 @@ mod tests {
                 "scheme://a.x/",
             ),
             ("~(?P<one>.)(.)", "$2$one", "abcde", "bacde", "badce"),
-            ("~x*", "-", "axb", "-axb", "-a-b"),
+            ("~x*", "-", "axb", "-axb", "-a--b"),
             // Each search begins anew.
             ("~^a", "", "aab", "ab", "b"),
             ("~a(b)?", "[$1]", "aab", "[]ab", "[][b]"),

@@ -5,11 +5,13 @@
 //! `$dollar` or `${dollar}`.
 
 mod defined;
+mod secure_link;
 mod variable;
 
 use std::fmt;
 
 pub use defined::{Defined, DefinedVariables, MAX_WEIGHT, Table};
+pub use secure_link::SecureLink;
 use variable::TIME_ISO;
 pub use variable::{SslVariable, UpstreamVariable, Variable, names};
 

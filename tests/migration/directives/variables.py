@@ -1,4 +1,7 @@
-"""The modules geo, map and split_clients."""
+"""The modules geo, map, split_clients and secure_link."""
+
+import base64
+import hashlib
 
 from . import Case
 
@@ -17,7 +20,34 @@ def shares(side):
     return 20 < first.count("new.") < 90 and first.count("new.") + first.count("old.") == 200 and first == values()
 
 
+def signed(text):
+    return base64.urlsafe_b64encode(hashlib.md5(text.encode()).digest()).decode().rstrip("=")
+
+
+def hexed(text):
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+LINKS = [f"200 GET /a.txt?md5={signed('4000000000/a.txt secret')}&expires=4000000000", f"410 GET /a.txt?md5={signed('1000/a.txt secret')}&expires=1000",
+         f"403 GET /b.txt?md5={signed('4000000000/a.txt secret')}&expires=4000000000", f"403 GET /a.txt?md5={signed('/a.txt secret')}&expires=",
+         f"403 GET /a.txt?md5={signed('0/a.txt secret')}&expires=0", f"403 GET /a.txt?md5={signed('x/a.txt secret')}&expires=x",
+         f"403 GET /a.txt?md5={signed('4000000000/a.txt secret')}&expires=4000000001", "403 GET /a.txt", "403 GET /a.txt?md5=,&expires=,",
+         f"200 GET /a.txt?md5={signed('4000000000/a.txt secret')}==&expires=4000000000"]
+SECRET_LINKS = [f"204 GET /p/{hexed(link + 'word')}/{link}" for link in ["a", "a/b.txt", "a?b=c"]] + [
+    f"403 GET /p/{hexed('aword')}/b", "403 GET /p/a", f"403 GET /p/{hexed('aword')[:30]}/a", f"204 GET /q/{hexed('aword').upper()}/a", "403 GET /"]
+
 CASES = [
+    Case("secure-link", "secure_link secure_link_md5", """
+        root /srv/www; secure_link $arg_md5,$arg_expires; secure_link_md5 "$secure_link_expires$uri secret";
+        if ($secure_link = "") { return 403; } if ($secure_link = "0") { return 410; }""", LINKS,
+         routes=[{"match": {"if": "$linked"}, "action": {"share": "/srv/www$uri"}}, {"match": {"if": "$expired"}, "action": {"return": 410}},
+                 {"action": {"return": 403}}],
+         document={"variables": {"linked": {"secure_link": "$arg_md5,$arg_expires", "md5": "$secure_link_expires$uri secret"},
+                                 "expired": {"map": "$linked", "values": {"0": "1"}}}}),
+    Case("secure-link-secret", "secure_link_secret", """
+        secure_link_secret word; if ($secure_link = "") { return 403; } add_header X $secure_link.; return 204;""", SECRET_LINKS,
+         routes=[{"match": {"if": "$signed"}, "action": shown("signed")}, {"action": {"return": 403}}],
+         document={"variables": {"signed": {"secure_link": "$request_uri", "secret": "word"}}}, fields="x"),
     Case("map", "map", "add_header X $mapped.; return 204;", [
         "204 GET /?x=one", "204 GET /?x=ONE", "204 GET /?x=abc.example", "204 GET /?x=example", "204 GET /?x=b12", "204 GET /?x=B12",
         "204 GET /?x=C12", "204 GET /?x=other", "204 GET /", "204 GET /?x=empty", "204 GET /?x=var",

@@ -158,7 +158,7 @@ fn a_field_may_be_set_several_times_added_appended_and_edited() {
         (json!([]), "must have a value; null takes the field out"),
         (json!(["a", 1]), "X/1: element 1 must be a string"),
         (json!(["a\n"]), "must not contain control characters"),
-        (json!([{"value": "a"}, "b"]), "X/1: must be an object"),
+        (json!([{"value": "a"}, "b"]), "element 1 must be an object"),
         (json!({"value": "a", "mode": "merge"}), "must be \"add\", \"append\", \"default\" or"),
         (json!({"value": null, "mode": "add"}), "removes the field; it has no \"mode\""),
         (json!({"value": "a", "edit": "~a", "mode": "add"}), "it has no \"mode\""),

@@ -199,7 +199,24 @@ fn definitions_do_not_multiply_without_bound() {
 #[test]
 fn broken_definitions_are_refused_with_their_place() {
     for (variables, path, message) in [
-        (json!({"x": {}}), "/variables/x", "one of \"map\", \"geo\" or \"split\" is missing"),
+        (json!({"x": {}}), "/variables/x", "\"split\" or \"secure_link\" is missing"),
+        (json!({"x": {"secure_link": "$uri"}}), "/variables/x", "\"md5\" or \"secret\" is missing"),
+        (
+            json!({"x": {"secure_link": "$uri", "md5": "$1"}}),
+            "/variables/x/md5",
+            "no regular expression here has a group",
+        ),
+        (
+            json!({"x": {"secure_link": "$uri", "md5": "a", "secret": "b"}}),
+            "/variables/x/secret",
+            "must not stand beside \"md5\"",
+        ),
+        (
+            json!({"x": {"secure_link": "$uri", "md5": "a", "values": {}}}),
+            "/variables/x/values",
+            "must not stand beside \"secure_link\"",
+        ),
+        (json!({"x": {"map": "$uri", "values": {}, "md5": "a"}}), "/variables/x", "md5"),
         (json!({"x": {"map": "$uri"}}), "/variables/x", "\"values\" is missing"),
         (
             json!({"x": {"map": "$uri", "geo": "$uri", "values": {}}}),

@@ -1,5 +1,5 @@
-//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo` and
-//! `split_clients`).
+//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo`,
+//! `split_clients` and `secure_link`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use howdah_text::fnv::fnv;
 
-use super::{Part, Template, Variable};
+use super::{Part, SecureLink, Template, Variable};
 use crate::captures::Captures;
 use crate::geo_database::{GeoDatabase, GeoPath};
 use crate::networks::Networks;
@@ -60,6 +60,8 @@ pub enum Table {
     Geo(Networks<Template>),
     /// A file with records of networks, and the path of the value in a record.
     Database(Arc<GeoDatabase>, GeoPath),
+    /// The check of a link.
+    SecureLink(SecureLink),
     /// Upper ends of the shares of all 32-bit hashes, and their values.
     Split(Vec<(u64, Template)>),
 }
@@ -107,6 +109,12 @@ impl Defined {
         let mut source = Vec::new();
         self.0.source.expand(&mut source, value);
         let before = out.len();
+        if let Table::SecureLink(check) = &self.0.table {
+            if !check.write(&source, out, value) {
+                self.0.default.expand(out, value);
+            }
+            return out.len() > before;
+        }
         match self.0.table.find(&source) {
             Some(Found::Template(found)) => found.expand(out, value),
             Some(Found::Captured(found, captures)) => {
@@ -166,13 +174,17 @@ impl Definition {
             Table::Map { texts, patterns } => (Some(texts), Some(patterns), None, None),
             Table::Geo(networks) => (None, None, Some(networks), None),
             Table::Split(shares) => (None, None, None, Some(shares)),
-            Table::Database(..) => (None, None, None, None),
+            Table::Database(..) | Table::SecureLink(_) => (None, None, None, None),
+        };
+        let hashed = match &self.table {
+            Table::SecureLink(SecureLink::Md5(text)) => Some(text),
+            _ => None,
         };
         let values = texts.into_iter().flat_map(HashMap::values);
         let values = values.chain(patterns.into_iter().flatten().map(|(_, value)| value));
         let values = values.chain(networks.into_iter().flat_map(Networks::values));
         let values = values.chain(shares.into_iter().flatten().map(|(_, value)| value));
-        [&self.source, &self.default].into_iter().chain(values)
+        [&self.source, &self.default].into_iter().chain(values).chain(hashed)
     }
 
     fn sum_of_weights(&self) -> usize {
@@ -210,6 +222,7 @@ impl Table {
             Table::Database(database, path) => {
                 return database.find(address()?, path).map(Found::Text);
             }
+            Table::SecureLink(_) => return None,
             Table::Split(shares) => {
                 let hash = u64::from(hash(text));
                 shares.iter().find(|(end, _)| hash < *end).map(|(_, value)| value)
