@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::memory_budget::{self, MemoryBudget};
 use crate::metrics::{METRICS, Metrics};
-use crate::node::Node;
+use crate::node::{Node, default_of_reader};
 use crate::smtp::{SMTP, Smtp};
 use crate::telemetry::{TELEMETRY, Telemetry};
 
@@ -258,17 +258,27 @@ static STATIC: Shape = Shape {
     parts: &[&[
         Key::new(
             "mime_types",
-            Kind::Either(&[Kind::Named(&Kind::Texts), Kind::Text]),
+            Kind::Either(&[
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Array(&Kind::Text), Kind::Null])),
+                Kind::Text,
+            ]),
             "Media types and their file extensions, or a file with them such as \
              `\"/etc/mime.types\"`",
         )
         .default("{}")
         .details(
-            "They precede the built-in ones. **Howdah:** in a document that is [read from a \
+            "They precede the built-in ones. **Howdah:** `null` in place of extensions takes a \
+             built-in type away. **Howdah:** in a document that is [read from a \
              file](../configuration.md#several-files), it may also be the name of a list of \
              types, in the form of the system (Apache's `TypesConfig`) or of nginx",
         )
         .unit(),
+        Key::switch(
+            "builtin_types",
+            true,
+            "Uses the built-in media types in addition to those of `mime_types`",
+        )
+        .details("nginx's `types` replaces its list: `false`"),
         Key::new("default_type", Kind::Text, "Media type of files whose type is not known")
             .default("none"),
     ]],
@@ -344,6 +354,10 @@ pub struct HttpSettings {
     pub chunked_transform: bool,
     /// Media types and their file extensions, which precede the built-in ones.
     pub mime_types: Vec<(String, Vec<String>)>,
+    /// Built-in media types that are not used.
+    pub removed_types: Vec<String>,
+    /// True if built-in media types are used.
+    pub builtin_types: bool,
     /// Media type of files whose type is not known.
     pub default_type: Option<String>,
     /// Response compression; off if `None`.
@@ -374,6 +388,8 @@ impl HttpSettings {
             server_version: true,
             chunked_transform: true,
             mime_types: Vec::new(),
+            removed_types: Vec::new(),
+            builtin_types: true,
             default_type: None,
             compression: None,
         }
@@ -470,7 +486,9 @@ impl HttpSettings {
             log_route: switch("log_route", default.log_route)?,
             server_version: switch("server_version", default.server_version)?,
             chunked_transform: switch("chunked_transform", default.chunked_transform)?,
-            mime_types: types.mime_types,
+            mime_types: types.mime_types.types,
+            removed_types: types.mime_types.removed,
+            builtin_types: types.builtin_types,
             default_type: types.default_type,
             compression: object.read("compression", Compression::read)?,
         };
@@ -479,20 +497,28 @@ impl HttpSettings {
     }
 }
 
-type MimeTypes = Vec<(String, Vec<String>)>;
+/// Media types with their extensions, and built-in ones that are taken away.
+#[derive(Default)]
+struct MimeTypes {
+    types: Vec<(String, Vec<String>)>,
+    removed: Vec<String>,
+}
 
 /// Media types of files.
-#[derive(Default)]
 struct StaticTypes {
     mime_types: MimeTypes,
+    builtin_types: bool,
     default_type: Option<String>,
 }
+
+default_of_reader!(StaticTypes, StaticTypes::read);
 
 impl StaticTypes {
     fn read(node: &Node<'_>) -> Result<StaticTypes, Error> {
         let object = node.object(&STATIC)?;
         let types = StaticTypes {
             mime_types: object.read("mime_types", read_mime_types)?.unwrap_or_default(),
+            builtin_types: object.switch("builtin_types")?,
             default_type: object.read("default_type", |node| {
                 let name = node.text()?;
                 check_type(name, node).map(|()| name.to_owned())
@@ -514,9 +540,13 @@ fn check_type(name: &str, node: &Node<'_>) -> Result<(), Error> {
 /// Reads media types with an extension (`.html`) or a whole file name (`README`), or several.
 fn read_mime_types(node: &Node<'_>) -> Result<MimeTypes, Error> {
     let mut taken = std::collections::HashMap::new();
-    let mut types = Vec::new();
+    let (mut types, mut removed) = (Vec::new(), Vec::new());
     for (name, member) in node.members()? {
         check_type(name, &member)?;
+        if member.value.is_null() {
+            removed.push(name.to_owned());
+            continue;
+        }
         let mut extensions = Vec::new();
         for element in member.one_or_many() {
             let extension = element.text()?;
@@ -529,5 +559,5 @@ fn read_mime_types(node: &Node<'_>) -> Result<MimeTypes, Error> {
         }
         types.push((name.to_owned(), extensions));
     }
-    Ok(types)
+    Ok(MimeTypes { types, removed })
 }

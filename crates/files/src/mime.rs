@@ -6,7 +6,7 @@
 //! differs or has none. A type is sent without `charset`, as both peers do. For an unknown type no
 //! `Content-Type` is sent, as in Unit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -16,6 +16,10 @@ pub struct MimeTypes {
     configured: HashMap<Box<[u8]>, Bytes>,
     /// Type of files whose type is not known; empty for none.
     default: Bytes,
+    /// Built-in types that are not used, in lower case.
+    removed: HashSet<Box<[u8]>>,
+    /// No built-in type is used.
+    has_own_only: bool,
 }
 
 impl MimeTypes {
@@ -26,12 +30,23 @@ impl MimeTypes {
             let extension = extension.to_ascii_lowercase().into_bytes().into_boxed_slice();
             (extension, Bytes::copy_from_slice(media_type.as_bytes()))
         });
-        MimeTypes { configured: configured.collect(), default: Bytes::new() }
+        MimeTypes { configured: configured.collect(), ..MimeTypes::default() }
     }
 
     /// Sets the type of files whose type is not known.
     pub fn with_default(self, media_type: &str) -> Self {
         MimeTypes { default: Bytes::copy_from_slice(media_type.as_bytes()), ..self }
+    }
+
+    /// Takes these built-in types away.
+    pub fn without<'a>(self, removed: impl IntoIterator<Item = &'a str>) -> Self {
+        let removed = removed.into_iter().map(|it| it.to_ascii_lowercase().into_bytes().into());
+        MimeTypes { removed: removed.collect(), ..self }
+    }
+
+    /// Takes all built-in types away.
+    pub fn without_builtin(self) -> Self {
+        MimeTypes { has_own_only: true, ..self }
     }
 
     /// Returns the type for the last segment of a path; empty if there is none.
@@ -59,6 +74,9 @@ impl MimeTypes {
             None => mime_guess::from_ext(extension).first_raw().unwrap_or_default(),
         };
         match media_type {
+            _ if self.has_own_only || self.removed.contains(media_type.as_bytes()) => {
+                self.default.clone()
+            }
             "" => self.default.clone(),
             media_type => Bytes::from_static(media_type.as_bytes()),
         }
@@ -142,6 +160,27 @@ mod tests {
             assert_eq!(types.of(path.as_bytes()), media_type, "{path}");
         }
         assert_eq!(types.of(b"/x.\xff\xfe"), "");
+    }
+
+    #[test]
+    fn built_in_types_may_be_taken_away() {
+        let own = || MimeTypes::new([(".png", "image/png"), (".x", "x/y")]).with_default("d/e");
+        let types = own().without(["text/HTML", "image/png", "application/zip"]);
+        for (path, media_type) in [
+            ("/a.html", "d/e"),
+            ("/a.htm", "d/e"),
+            ("/a.css", "text/css"),
+            ("/a.png", "image/png"),
+            ("/a.zip", "d/e"),
+            ("/a.x", "x/y"),
+        ] {
+            assert_eq!(types.of(path.as_bytes()), media_type, "{path}");
+        }
+        let types = own().without_builtin();
+        for (path, media_type) in [("/a.html", "d/e"), ("/a.docx", "d/e"), ("/a.png", "image/png")]
+        {
+            assert_eq!(types.of(path.as_bytes()), media_type, "{path}");
+        }
     }
 
     #[test]

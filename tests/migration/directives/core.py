@@ -134,8 +134,9 @@ CASES = [
          document={"settings": {"http": {"large_header_buffer_size": 1024, "large_header_buffers": 2}}}),
     Case("default-type", "default_type types", """
         root /srv/www; default_type application/x-any; types { text/x-new unknown; text/plain txt; }
-        """, ["200 GET /a.unknown", "200 GET /none", "200 GET /a.txt"], WWW, group="sizes",
-         document={"settings": {"http": {"static": {"default_type": "application/x-any", "mime_types": {"text/x-new": ".unknown"}}}}}),
+        """, ["200 GET /a.unknown", "200 GET /none", "200 GET /a.txt", "200 GET /a.css"], WWW, group="sizes",
+         document={"settings": {"http": {"static": {
+             "default_type": "application/x-any", "builtin_types": False, "mime_types": {"text/x-new": ".unknown", "text/plain": ".txt"}}}}}),
     Case("without-type", "default_type", "root /srv/www; default_type '';", ["200 GET /none"], WWW),
     Case("server-tokens", "server_tokens", "root /srv/www; server_tokens off;",
          [lambda side: "/" in side.ask("GET /a.txt")[1]["server"]], WWW, group="sizes",

@@ -54,6 +54,13 @@ fn settings_are_read() {
             && http.chunked_transform
     );
     assert_eq!(http.mime_types[1], ("text/plain".to_owned(), vec!["README".to_owned()]));
+    assert!(http.removed_types.is_empty() && http.builtin_types);
+    let types = json!({"mime_types": {"a/b": ".b", "text/html": null}, "builtin_types": false});
+    let http = read(json!({"settings": {"http": {"static": types}}})).settings.http;
+    assert_eq!(
+        (http.mime_types.len(), http.removed_types, http.builtin_types),
+        (1, vec!["text/html".to_owned()], false)
+    );
 }
 
 #[test]

@@ -426,6 +426,8 @@ fn mime_types(config: &Config) -> MimeTypes {
     let types = MimeTypes::new(http.mime_types.iter().flat_map(|(media_type, extensions)| {
         extensions.iter().map(move |extension| (extension.as_str(), media_type.as_str()))
     }));
+    let types = types.without(http.removed_types.iter().map(String::as_str));
+    let types = if http.builtin_types { types } else { types.without_builtin() };
     match &http.default_type {
         Some(media_type) => types.with_default(media_type),
         None => types,
