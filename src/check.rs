@@ -44,6 +44,7 @@ use serde_json::Value;
 use crate::cli::{Check, CommonOptions};
 use crate::config_file::{self, Disk, Document};
 use crate::directories::{self, Temporary};
+use crate::environment::server_variable;
 use crate::{php_programs, server_user};
 use howdah_review::{self as review, Report};
 
@@ -456,7 +457,8 @@ impl Findings {
             Err(problem) => return self.fail(format_args!("/applications: {problem}")),
         };
         let all = config.applications.iter();
-        let specs: Vec<_> = all.map(|one| spec(one, Geometry::for_pool(1, 1))).collect();
+        let specs: Vec<_> =
+            all.map(|one| spec(one, Geometry::for_pool(1, 1), server_variable)).collect();
         for (name, problem) in check::without_kernel_limit(&specs) {
             let path = howdah_config::path(["applications", name.as_str()]);
             self.note(format_args!("{path}/{problem}"));

@@ -64,6 +64,11 @@ fn text(name: &str, value: OsString) -> Result<String, String> {
     value.into_string().map_err(|value| format!("{name}: {value:?} is not valid UTF-8"))
 }
 
+/// Returns the value of a variable of this process, for applications whose `environment` names it.
+pub fn server_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;

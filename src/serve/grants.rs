@@ -11,6 +11,8 @@ use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls, MetricsRoute, OtlpServer, TelemetryRoute};
 use howdah_wire::region::Geometry;
 
+use crate::environment::server_variable;
+
 /// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server.
 /// Errors as of [`derive`].
 pub fn derive_for_site(document: &[u8]) -> Result<Grants, String> {
@@ -39,7 +41,9 @@ fn of(config: &Config) -> Grants {
     let applications: HashMap<_, _> = config
         .applications
         .iter()
-        .map(|application| (application.name.clone(), spec(application, Geometry::for_pool(1, 1))))
+        .map(|application| {
+            (application.name.clone(), spec(application, Geometry::for_pool(1, 1), server_variable))
+        })
         .collect();
     let mut grants = Grants {
         listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),

@@ -7,6 +7,7 @@ use howdah_template::Template;
 
 use crate::access_log::{AccessLog, LOGS};
 use crate::delegation::{self, Delegation};
+use crate::environment::{self, EnvironmentSource, SERVER_VARIABLE};
 use crate::error::{Error, ErrorKind};
 use crate::htaccess::{HTACCESS, Htaccess};
 use crate::isolation::{ISOLATION, Isolation};
@@ -108,9 +109,16 @@ pub(crate) static APPLICATION: Shape = Shape {
                  endings, and copies of them, are not sent by shares either; see [Script \
                  checks](../php.md#script-checks)",
             ),
-            Key::new("environment", Kind::Named(&Kind::Text), "Environment variables")
-                .default("{}")
-                .unit(),
+            Key::new(
+                "environment",
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&SERVER_VARIABLE)])),
+                "Environment variables",
+            )
+            .default("{}")
+            .details(
+                "**Howdah:** `{ \"env\": \"NAME\" }` has the value of that variable of the server",
+            )
+            .unit(),
             Key::new("user", Kind::Text, "User that the processes run as")
                 .default("the server's own")
                 .unit(),
@@ -304,7 +312,7 @@ pub struct Application {
     /// Limits of a request, of a process and of the queue.
     pub limits: Limits,
     /// Environment variables, in document order.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(String, EnvironmentSource)>,
     /// Directories that scripts may run from.
     pub script_directories: ScriptDirectories,
     /// Endings of the names of files that run as scripts.
@@ -428,7 +436,7 @@ impl Application {
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),
             limits,
-            environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            environment: object.read("environment", environment::read)?.unwrap_or_default(),
             script_directories: object
                 .read("script_directories", ScriptDirectories::read)?
                 .unwrap_or_default(),
@@ -563,21 +571,4 @@ fn read_umask(node: &Node<'_>) -> Result<u32, Error> {
         Ok(umask) if is_octal && umask <= 0o777 => Ok(umask),
         _ => Err(node.invalid("must be octal digits from \"000\" to \"0777\"").with_hint(HINT)),
     }
-}
-
-fn read_environment(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
-    let mut environment = Vec::new();
-    for (name, variable) in node.members()? {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            let message =
-                "must have a name that is not empty and has neither \"=\" nor a null character";
-            return Err(variable.invalid(message));
-        }
-        let value = variable.string()?;
-        if value.contains('\0') {
-            return Err(variable.invalid("must not contain a null character"));
-        }
-        environment.push((name.to_owned(), value.to_owned()));
-    }
-    Ok(environment)
 }

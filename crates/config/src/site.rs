@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::address::Address;
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
+use crate::environment::read_env;
 use crate::error::{Error, ErrorKind};
 use crate::limit::read_rate;
 use crate::mistakes::Mistakes;
@@ -146,6 +147,8 @@ pub enum EnvironmentValue {
     Text(String),
     /// The content of a file.
     File(PathBuf),
+    /// The variable of this name in the environment of the server.
+    Server(String),
 }
 
 /// Maximum size of a request body of a site: Apache's. PHP's own `post_max_size`, which a site can
@@ -398,9 +401,16 @@ fn read_environment(node: &Node<'_>) -> Result<Vec<(String, EnvironmentValue)>, 
         let read = match value.value {
             Value::Object(_) => {
                 let object = value.object(&VALUE_FILE)?;
-                let file = object.required("file")?.file()?;
+                let read = match (object.optional("file"), object.optional("env")) {
+                    (Some(file), None) => EnvironmentValue::File(file.file()?),
+                    (None, Some(name)) => EnvironmentValue::Server(read_env(&name)?),
+                    (None, None) => return Err(object.missing(&["file", "env"])),
+                    (Some(_), Some(_)) => {
+                        return Err(value.invalid("must have only one of \"file\" and \"env\""));
+                    }
+                };
                 object.end()?;
-                EnvironmentValue::File(file)
+                read
             }
             _ => EnvironmentValue::Text(value.string()?.to_owned()),
         };

@@ -327,10 +327,11 @@ fn application_of(
     }
     for (variable, value) in &site.environment {
         let value = match value {
-            EnvironmentValue::Text(text) => text.clone(),
-            EnvironmentValue::File(file) => read_value(variable, file, machine)?,
+            EnvironmentValue::Text(text) => json!(text),
+            EnvironmentValue::File(file) => json!(read_value(variable, file, machine)?),
+            EnvironmentValue::Server(name) => json!({ "env": name }),
         };
-        set(&["environment", variable], &["environment", variable], json!(value));
+        set(&["environment", variable], &["environment", variable], value);
     }
     parts.notes.extend(note.map(|note| ("root", note)));
     if runs_as_root {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::kind::wordpress_version;
 use super::*;
-use howdah_config::{ActionKind, Config, Pass, Target};
+use howdah_config::{ActionKind, Config, EnvironmentSource, Pass, Target};
 
 /// Creates a directory with these files; in `NAME=CONTENT`, the file has this content.
 fn directory(files: &[&str]) -> TempDir {
@@ -392,7 +392,11 @@ fn a_script_that_can_stay_in_memory_is_offered_and_used_only_if_wanted() {
     assert_eq!(application.worker.as_ref().unwrap().script, "frankenphp-worker.php");
     assert_eq!(application.targets[0].script.as_deref(), Some("index.php"));
     let base = octane.path().display().to_string();
-    assert!(application.environment.contains(&("APP_BASE_PATH".to_owned(), base)));
+    assert!(
+        application
+            .environment
+            .contains(&("APP_BASE_PATH".to_owned(), EnvironmentSource::Text(base)))
+    );
     assert!(site.explain()[2].ends_with("goes to frankenphp-worker.php, which stays in memory"));
     let runner = "vendor/symfony/runtime/Runner/FrankenPhpWorkerRunner.php";
     let package = "vendor/runtime/frankenphp-symfony/src/Runtime.php";

@@ -20,9 +20,10 @@ pub(super) fn of_shells(document: &Value, all: &mut Vec<Advice>) {
         for (name, text) in environment.into_iter().flatten() {
             let Some(reference) = text.as_str().and_then(shell_reference) else { continue };
             let message = format!(
-                "\"{}\" is not replaced, but passed on as it is; write the value itself, or leave \
-                 the variable out of \"environment\" to pass on that of the server",
-                Shown(reference)
+                "\"{}\" is not replaced, but passed on as it is; write the value itself, or \
+                 {{\"env\": \"{}\"}} for that of the server",
+                Shown(reference),
+                Shown(reference.trim_matches(['$', '{', '}']))
             );
             note(
                 all,

@@ -3,6 +3,7 @@
 use crate::access::BASIC_AUTH;
 use crate::access_log::LOGS;
 use crate::cache::CACHE;
+use crate::environment::ENV;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
 use crate::php::EXTENSIONS;
@@ -203,12 +204,15 @@ pub(super) static SITE_LIMITS: Shape = Shape {
 /// A number of bytes, or a text such as `"512M"`.
 const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg]?$")]);
 
-/// A value in a file.
+/// A value in a file, or in the server's environment.
 pub(super) static VALUE_FILE: Shape = Shape {
     name: "value_file",
-    parts: &[&[Key::new("file", Kind::Text, "File with the value")
-        .details("Read with the document; a line feed at its end does not belong to it")
-        .required()]],
+    parts: &[&[
+        Key::new("file", Kind::Text, "File with the value")
+            .details("Read with the document; a line feed at its end does not belong to it")
+            .kind(),
+        ENV.kind(),
+    ]],
 };
 
 /// `logs` of a site.

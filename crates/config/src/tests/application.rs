@@ -46,7 +46,7 @@ fn an_application_takes_all_its_keys() {
     assert_eq!((site.limits.queue, site.limits.queue_timeout), (50, Some(Duration::from_secs(2))));
     assert_eq!(site.limits.slow, Some(Duration::from_secs(5)));
     assert_eq!(site.limits.slow_log, Some("/var/log/slow.log".into()));
-    assert_eq!(site.environment[0], ("B".to_owned(), "2".to_owned()));
+    assert_eq!(site.environment[0], ("B".to_owned(), EnvironmentSource::Text("2".to_owned())));
     assert_eq!(site.user.as_deref(), Some("www-data"));
     assert_eq!(site.script_directories.allowed, [PathBuf::from("/www/blog")]);
     assert_eq!(site.script_directories.forbidden, [PathBuf::from("/www/blog/uploads")]);
@@ -234,5 +234,24 @@ fn extensions_are_names_and_no_paths() {
     for wrong in ["/tmp/evil.so", "../evil", "a b", "a\nextension=b", "a.so"] {
         let line = refusal(with(json!([wrong])));
         assert!(line.contains("must be the name of an extension"), "{line}");
+    }
+}
+
+#[test]
+fn a_variable_may_have_the_value_of_one_of_the_server() {
+    let application = |value: Value| json!({"applications": {"a": {"type": "php", "root": "/", "environment": {"A": value}}}});
+    let config = read(application(json!({"env": "B"})));
+    let expected = ("A".to_owned(), EnvironmentSource::Server("B".to_owned()));
+    assert_eq!(config.applications[0].environment, [expected]);
+    for (value, message) in [
+        (json!({"env": ""}), "must have a name"),
+        (json!({"env": "a=b"}), "must have a name"),
+        (json!({"env": 1}), "must be a string"),
+        (json!({}), "\"env\" is missing"),
+        (json!({"env": "A", "file": "/a"}), "unknown key \"file\""),
+        (json!("a\0"), "null character"),
+    ] {
+        let line = refusal(application(value));
+        assert!(line.contains(message), "{line}");
     }
 }

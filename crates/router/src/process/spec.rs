@@ -28,8 +28,18 @@ pub fn tls_sources(config: &config::Config) -> Vec<Source> {
 /// Maximum length in bytes of an application's name in process titles and the log.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Returns the specification of an application, for the supervisor and the prototype.
-pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec {
+/// Returns the specification of an application, for the supervisor and the prototype. `variable`
+/// returns the value of a variable of the server's environment.
+pub fn spec(
+    config: &config::Application,
+    geometry: Geometry,
+    variable: impl Fn(&str) -> Option<String>,
+) -> ApplicationSpec {
+    let value = |source: &config::EnvironmentSource| match source {
+        config::EnvironmentSource::Server(name) => variable(name).unwrap_or_default(),
+        config::EnvironmentSource::Text(text) => text.clone(),
+    };
+    let environment = config.environment.iter().map(|(name, source)| (name.clone(), value(source)));
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let roots = config.targets.iter().map(|target| (target.key("root"), path(&target.root)));
     let mut roots: Vec<_> = roots.collect();
@@ -43,7 +53,7 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         working_directory: config.working_directory.as_ref().map(path),
         priority: config.priority.and_then(|nice| u32::try_from(nice + 20).ok()),
         umask: config.umask,
-        environment: config.environment.clone(),
+        environment: environment.collect(),
         worker: worker(config),
         ini_file: config.options.file.as_ref().map(path),
         ini_admin: ini_admin(config),

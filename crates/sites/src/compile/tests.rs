@@ -162,7 +162,7 @@ fn keys_of_php_are_those_of_the_application() {
             "extensions": ["imagick"],
             "processes": {"max": 7},
         },
-        "environment": {"A": "b", "SECRET": {"file": "/secret"}},
+        "environment": {"A": "b", "SECRET": {"file": "/secret"}, "C": {"env": "D"}},
         "limits": {"mail": 50, "memory": "128M", "cpu": 0.5, "processes": 20},
     }));
     let application = &document["applications"]["a"];
@@ -172,7 +172,7 @@ fn keys_of_php_are_those_of_the_application() {
         ("processes", json!({"max": 7})),
         ("user", json!("root")),
         ("group", json!("root")),
-        ("environment", json!({"A": "b", "SECRET": "s3cret"})),
+        ("environment", json!({"A": "b", "SECRET": "s3cret", "C": {"env": "D"}})),
         ("smtp", json!({"limit": 50})),
         ("isolation", json!({"limits": {"memory": 134_217_728, "cpu": 0.5, "processes": 20}})),
     ] {
