@@ -44,7 +44,7 @@ pub(crate) static VARIABLE: Shape = Shape {
         Key::new(
             "secure_link",
             Kind::Text,
-            "Text with variables that is a signed link, such as `\"$arg_md5,$arg_expires\"`",
+            "Text with variables that is a signed link, such as `\"${arg_md5},$arg_expires\"`",
         )
         .details(
             "nginx's `secure_link`: a hash and, behind a comma, the second at which it expires. The \

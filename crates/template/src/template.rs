@@ -1,7 +1,7 @@
 //! Strings with variables, such as `/www/$host$uri`.
 //!
-//! `$name` and `${name}` stand for a variable; names are letters and underscores, or one digit for
-//! the text that a group of a regular expression has captured. A dollar sign itself is written
+//! `$name` and `${name}` stand for a variable; names are letters and underscores, in braces also
+//! digits behind these, or one digit for the text that a group of a regular expression has captured. A dollar sign itself is written
 //! `$dollar` or `${dollar}`.
 
 mod defined;
@@ -162,7 +162,10 @@ pub fn split_name(reference: &str) -> Option<(&str, &str)> {
     let length = match text.bytes().next() {
         Some(b'0'..=b'9') => 1,
         _ if text.starts_with(TIME_ISO) => TIME_ISO.len(),
-        _ => text.bytes().take_while(|byte| is_name(*byte)).count(),
+        _ => {
+            let is_in_name = |byte: &u8| is_name(*byte) || (bracket && byte.is_ascii_digit());
+            text.bytes().take_while(is_in_name).count()
+        }
     };
     // The counted bytes are ASCII, so this is a character boundary.
     let (name, after) = text.split_at_checked(length)?;

@@ -42,7 +42,7 @@ CASES = [
         if ($secure_link = "") { return 403; } if ($secure_link = "0") { return 410; }""", LINKS,
          routes=[{"match": {"if": "$linked"}, "action": {"share": "/srv/www$uri"}}, {"match": {"if": "$expired"}, "action": {"return": 410}},
                  {"action": {"return": 403}}],
-         document={"variables": {"linked": {"secure_link": "$arg_md5,$arg_expires", "md5": "$secure_link_expires$uri secret"},
+         document={"variables": {"linked": {"secure_link": "${arg_md5},$arg_expires", "md5": "$secure_link_expires$uri secret"},
                                  "expired": {"map": "$linked", "values": {"0": "1"}}}}),
     Case("secure-link-secret", "secure_link_secret", """
         secure_link_secret word; if ($secure_link = "") { return 403; } add_header X $secure_link.; return 204;""", SECRET_LINKS,

@@ -47,6 +47,19 @@ fn fields_arguments_and_cookies_are_variables() {
     }
 }
 
+/// Scenario: nginx's usual `$arg_md5` of a signed link.
+#[test]
+fn names_in_braces_may_have_digits() {
+    let argument = |name: &str| Part::Variable(Variable::Argument(name.to_owned()));
+    assert_eq!(parts("${arg_md5}"), [argument("md5")]);
+    assert_eq!(parts("$arg_md5"), [argument("md"), literal("5")]);
+    let field = Part::Variable(Variable::Header("x-b3-id2".to_owned()));
+    assert_eq!(parts("${header_x_b3_id2}3"), [field, literal("3")]);
+    for text in ["${1a}", "${12}", "${arg_md5", "${arg_md5-}"] {
+        assert!(matches!(Template::parse(text), Err(TemplateError::NoName { .. })), "{text}");
+    }
+}
+
 #[test]
 fn a_dollar_sign_without_a_name_is_refused_where_it_stands() {
     for (text, offset) in
