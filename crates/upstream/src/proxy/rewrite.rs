@@ -197,9 +197,12 @@ fn flagged(value: &[u8], all: &[CookieFlags]) -> Option<Vec<u8>> {
             is_http_only = true;
             flags.http_only != Some(false)
         } else if is(b"samesite") {
-            let keeps = flags.same_site.is_none();
-            has_same_site |= keeps;
-            keeps
+            has_same_site = true;
+            if let Some(Some(same_site)) = flags.same_site {
+                out.extend_from_slice(b"; SameSite=");
+                out.extend_from_slice(same_site.as_bytes());
+            }
+            flags.same_site.is_none()
         } else {
             true
         };
@@ -439,7 +442,7 @@ mod tests {
             ("three=3; SECURE; Domain=a.b.c; Foo", "three=3; SECURE; Domain=a.b.c; Foo"),
             ("four", "four"),
             ("php=1;SameSite=Lax;secure", "php=1; secure"),
-            ("one=x=y; samesite=lax; ", "one=x=y; Secure; HttpOnly; SameSite=Strict"),
+            ("one=x=y; samesite=lax; ", "one=x=y; SameSite=Strict; Secure; HttpOnly"),
         ] {
             assert_eq!(changed(settings.clone(), "Set-Cookie", value), expected);
         }
