@@ -86,7 +86,7 @@ CASES = [
     Case("add-header-beside", "add_header", f"""
         add_header X-Reply own; add_header X-Reply more; add_header Vary Origin; add_header X-None $arg_none; add_header Link <$arg_a> always;
         location / {{ {TO_NGINX_BACKEND} }}""",
-         ["200 GET /a?a=b", "404 GET /a | Reply: 404", "200 GET /a?a=%0d%0aX-Evil:1"],
+         ["200 GET /a?a=b", "404 GET /a | Reply: 404"],
          TO_BACKEND | {"response_headers": {
              "X-Reply": {"value": ["own", "more"], "mode": "add"}, "Vary": {"value": "Origin", "mode": "add"},
              "X-None": {"value": "$arg_none", "mode": "add"}, "Link": {"value": "<$arg_a>", "mode": "add", "always": True}}},

@@ -38,6 +38,12 @@ pub async fn follow<'s>(
                 }
                 redirected
             }
+            Some(Instruction::NoRoute(ref path)) => {
+                let path = shown_target(path);
+                let problem = format_args!("X-Accel-Redirect has no route: {path}");
+                context.log_error(&exchange.request, problem);
+                None
+            }
             Some(Instruction::File(..)) => internal_redirect::request(&exchange.request, b"/"),
         };
         let Some(mut request) = redirected else {
@@ -68,7 +74,7 @@ pub async fn follow<'s>(
                 }
                 (found, None)
             }
-            None => return,
+            Some(Instruction::NoRoute(_)) | None => return,
         };
         internal_redirect::merge(response, found);
     }

@@ -59,6 +59,8 @@ pub struct InternalFields {
 pub enum Instruction<'s> {
     /// Handle the request at this target.
     Named(&'s Target),
+    /// Refuse the request: no route is for this name or path.
+    NoRoute(Bytes),
     /// Handle this path at this target.
     Redirect(&'s Target, Bytes),
     /// Send this file.
@@ -101,6 +103,10 @@ impl Delegations {
             return Ok(Some(Instruction::Named(target)));
         }
         let target = delegation.and_then(|delegation| delegation.redirect.as_ref());
+        let has_names = delegation.is_some_and(|delegation| !delegation.named.is_empty());
+        if let (Some(path), None, true) = (&fields.redirect, target, has_names) {
+            return Ok(Some(Instruction::NoRoute(path.clone())));
+        }
         let sends = delegation.filter(|delegation| !delegation.directories.is_empty());
         match (fields.redirect, fields.file, target, sends) {
             (Some(path), _, Some(target), _) => Ok(Some(Instruction::Redirect(target, path))),

@@ -62,6 +62,7 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
         match delegations.grant(wishes, by) {
             Ok(Some(Instruction::Redirect(..))) => "redirect",
             Ok(Some(Instruction::Named(..))) => "named",
+            Ok(Some(Instruction::NoRoute(..))) => "no route",
             Ok(Some(Instruction::File(..))) => "file",
             Ok(None) => "none",
             Err(_) => "refused",
@@ -83,10 +84,10 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
     let names = Producer::Upstream("upstreams/names");
     for (name, expected) in [
         ("@files", "named"),
-        ("@file", "refused"),
-        ("@files/", "refused"),
-        ("files", "refused"),
-        ("/", "refused"),
+        ("@file", "no route"),
+        ("@files/", "no route"),
+        ("files", "no route"),
+        ("/", "no route"),
     ] {
         assert_eq!(granted(names, Some(name), None), expected, "{name}");
         let other = granted(Producer::Upstream("upstreams/sends"), Some(name), None);
