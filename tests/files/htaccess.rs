@@ -42,6 +42,55 @@ fn a_directory_with_such_files_is_served_under_them() {
     assert_eq!(server.get("/").text(), "front /");
 }
 
+/// Scenario: `Alias /blog /srv/blog` with `AllowOverride All`.
+#[test]
+fn a_share_below_a_prefix_obeys_its_files() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond \
+                 %{REQUEST_FILENAME} !-d\nRewriteRule . front.php [L]\n";
+    let script = "<?php echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', \
+                  $_SERVER['PATH_INFO'] ?? '-';";
+    let site = Site::new()
+        .file(".htaccess", rules)
+        .file("front.php", script)
+        .file("a.txt", "text")
+        .file("data/.htaccess", "Require all denied\n")
+        .file("data/app.txt", "secret")
+        .file("dir/index.html", "index")
+        .file("blog/b.txt", "nested");
+    let root = site.root().display().to_string();
+    let server = site
+        .with(json!({"routes": [
+            {"match": {"uri": ["/blog", "/blog/*"]}, "action": {
+                "share": format!("{root}$uri"), "prefix": "/blog", "htaccess": true,
+                "scripts": "applications/site",
+            }},
+            {"action": {"return": 410}},
+        ]}))
+        .serve();
+    for _ in 0..2 {
+        assert_eq!(server.get("/blog/a.txt").text(), "text");
+        assert_eq!(server.get("/blog/blog/b.txt").text(), "nested");
+        assert_eq!(server.get("/blog/dir/").text(), "index");
+        for closed in
+            ["/blog/data/app.txt", "/blog/data/", "/blog/.htaccess", "/blog/./data/app.txt"]
+        {
+            assert_eq!(server.get(closed).status, 403, "{closed}");
+        }
+    }
+    for (path, to) in
+        [("/blog", "/blog/"), ("/blog?a=b", "/blog/?a=b"), ("/blog/dir", "/blog/dir/")]
+    {
+        let response = server.get(path);
+        let location = response.field("location").unwrap_or_default();
+        assert!(response.status == 301 && location.ends_with(to), "{path}: {location}");
+    }
+    assert_eq!(server.get("/blog/no/such?q").text(), "/blog/front.php /blog/no/such?q -");
+    assert_eq!(server.get("/blog/front.php/x").text(), "/blog/front.php /blog/front.php/x /x");
+    for other in ["/a.txt", "/blogs/a.txt", "/data/app.txt", "/blog/../data/app.txt"] {
+        assert_eq!(server.get(other).status, 410, "{other}");
+    }
+}
+
 #[test]
 fn uploads_of_wordpress_run_no_script_whatever_an_uploaded_file_of_rules_says() {
     let rules = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\n\

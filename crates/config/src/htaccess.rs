@@ -107,7 +107,10 @@ impl Htaccess {
             return Err(error.with_hint("leave the script out: the rules of the files lead to it"));
         }
         if htaccess.is_some() && targets.iter().any(|target| target.prefix.is_some()) {
-            return Err(node.invalid("must not stand beside a \"prefix\""));
+            let error = node.invalid("must not stand beside a \"prefix\"");
+            return Err(error.with_hint(
+                "write a \"share\" with \"prefix\", \"htaccess\" and the application as \"scripts\"",
+            ));
         }
         Ok(htaccess)
     }
@@ -132,7 +135,6 @@ impl Htaccess {
         let replaced = [
             ("try", "rewrite rules"),
             ("index", "\"index\" in \"htaccess\", or DirectoryIndex"),
-            ("prefix", "a \"share\" at the place of the directory in the site"),
             ("listing", "\"options\": \"Indexes\" in \"htaccess\", or Options"),
             ("types", "FilesMatch"),
             ("chroot", "\"isolation\" of the application"),

@@ -93,7 +93,7 @@ pub(crate) static KEYS: &[Key] = &[
     )
     .default("false")
     .details(
-        "See [`.htaccess`](../htaccess.md). `share` must end with `$uri`; `prefix`, `try`, \
+        "See [`.htaccess`](../htaccess.md). `share` must end with `$uri`; `try`, \
          `index`, `listing`, `types`, `chroot` and `follow_symlinks` cannot stand beside it",
     )
     .beside("share"),

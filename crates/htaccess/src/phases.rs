@@ -126,10 +126,13 @@ impl<'a> Server<'a> {
         if record.method == b"TRACE" {
             return Err(405);
         }
-        let root = &record.connection.document_root;
-        let mut filename = Vec::with_capacity(root.len() + record.uri.len());
+        let (root, prefix) = (&record.connection.document_root, &record.connection.prefix);
+        // A path outside of the prefix belongs to another part of the host.
+        let below = record.uri.strip_prefix(prefix.as_slice());
+        let Some(below) = below.filter(|below| below.starts_with(b"/")) else { return Err(404) };
+        let mut filename = Vec::with_capacity(root.len() + below.len());
         filename.extend_from_slice(root);
-        filename.extend_from_slice(&record.uri);
+        filename.extend_from_slice(below);
         if filename.len() > walk::MAX_PATH_BYTES {
             return Err(403);
         }

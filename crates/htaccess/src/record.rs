@@ -77,6 +77,9 @@ pub struct Connection {
     pub server_software: Vec<u8>,
     /// Root directory of the site, absolute, without a slash at the end.
     pub document_root: Vec<u8>,
+    /// Decoded path of the root directory in URLs, as of Apache's `Alias`, without a slash at the
+    /// end; empty for `/`.
+    pub prefix: Vec<u8>,
     /// Time at which the request began: seconds since 1970, and microseconds.
     pub time: (i64, u32),
 }

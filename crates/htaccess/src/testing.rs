@@ -26,6 +26,8 @@ pub(crate) struct Site {
     /// Directives are not known yet, and directories are noted.
     pub(crate) is_pending: Cell<bool>,
     pub(crate) asked: RefCell<Vec<String>>,
+    /// Path of the root in URLs.
+    pub(crate) prefix: Cell<&'static str>,
 }
 
 /// Content and compiled form of a file.
@@ -51,6 +53,7 @@ impl Site {
             messages: RefCell::default(),
             is_pending: Cell::default(),
             asked: RefCell::default(),
+            prefix: Cell::default(),
         };
         for (path, content) in files {
             site.write(path, content);
@@ -86,6 +89,7 @@ impl Site {
                 server_port: 80,
                 server_name: b"site.example".to_vec(),
                 document_root: self.root.as_os_str().as_bytes().to_vec(),
+                prefix: self.prefix.get().into(),
                 time: (1_700_000_000, 0),
                 ..Connection::default()
             }),

@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_cgi::target::Targets;
-use howdah_config::{Part, Rewrite, Target, Variable};
+use howdah_config::{Part, Prefix, Rewrite, Target, Variable};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::error_status::RequestError;
@@ -428,6 +428,14 @@ impl<'s> Routing<'s> {
                 _ => decided(Decision::Refuse(RequestError::NotRunning)),
             },
             ActionKind::Htaccess(share) => {
+                if let Some(prefix) = &share.site.prefix {
+                    match (prefix.rest(&request.path), &share.fallback) {
+                        (Some(b""), _) => return self.to_directory(prefix, request),
+                        (None, Some(fallback)) => return Next::Action(fallback),
+                        (None, None) => return refuse(RequestError::NotFound),
+                        (Some(_), _) => {}
+                    }
+                }
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);
                 let has_host = !request.host.is_empty()
                     || !share.root.parts().contains(&Part::Variable(Variable::Host));
@@ -454,6 +462,14 @@ impl<'s> Routing<'s> {
                 },
             },
         }
+    }
+
+    /// Redirects a request for a prefix itself to the directory at it.
+    fn to_directory(&self, prefix: &Prefix, request: &mut Request) -> Next<'s> {
+        let whole = std::mem::take(&mut request.path);
+        let redirected = share::redirect(request, Some(prefix));
+        request.path = whole;
+        redirected.map_or_else(|reason| decided(Decision::Refuse(reason.into())), decided)
     }
 
     /// Replaces the path of a request.

@@ -147,7 +147,8 @@ impl Variable {
             Variable::ContentType => record.content_type.as_deref().unwrap_or_default(),
             Variable::ContextDocumentRoot | Variable::DocumentRoot => &connection.document_root,
             // The server logs no names of connections, and has no aliases.
-            Variable::ConnLogId | Variable::ContextPrefix | Variable::RequestLogId => b"",
+            Variable::ContextPrefix => &connection.prefix,
+            Variable::ConnLogId | Variable::RequestLogId => b"",
             Variable::DocumentUri => record.env.get(b"DOCUMENT_URI").unwrap_or(&record.uri),
             Variable::Handler => record.handler.as_deref().unwrap_or_default(),
             Variable::Header(name) => record.headers_in.get(name.as_bytes()).unwrap_or_default(),

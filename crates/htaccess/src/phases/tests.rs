@@ -444,3 +444,61 @@ fn directories_whose_directives_are_not_known_are_asked_for_together() {
     site.is_pending.set(false);
     assert_eq!(site.get("/a/b/c.txt").status(), 403);
 }
+
+/// Scenario: `Alias /blog /srv/blog`, with the answers of Apache, but for paths of the host outside
+/// of the alias, which are not of this site.
+#[test]
+fn a_site_below_a_prefix_has_its_paths() {
+    let rules = "RewriteEngine On\nRewriteRule ^a$ b.txt [L]\nRewriteRule ^s$ /b.txt [L]\n\
+                 RewriteRule ^t$ /blog/b.txt [L]\nRewriteRule ^p$ c.php [L]\n\
+                 RewriteRule ^env$ b.txt [E=X:%{CONTEXT_PREFIX}|%{REQUEST_URI},L]\n\
+                 Header set Y %{REDIRECT_X}e\nErrorDocument 410 /blog/b.txt\n\
+                 ErrorDocument 404 /b.txt\nRedirect 301 /blog/old /blog/b.txt\n\
+                 Redirect gone /blog/gone\n";
+    let with_base = "RewriteEngine On\nRewriteBase /blog/based/\nRewriteRule ^a$ b.txt [L]\n\
+                     RewriteRule ^r$ b.txt [R,L]\n";
+    let site = Site::new(&[
+        (".htaccess", rules),
+        ("b.txt", "x"),
+        ("c.php", "x"),
+        ("d/index.html", "x"),
+        ("based/.htaccess", with_base),
+        ("based/b.txt", "x"),
+        ("closed/.htaccess", "Require all denied"),
+        ("closed/x.txt", "x"),
+        ("blog/x.txt", "x"),
+    ]);
+    site.prefix.set("/blog");
+    for (path, expected) in [
+        ("/blog/b.txt", "200 file /b.txt"),
+        ("/blog/a", "200 file /b.txt"),
+        ("/blog/t", "200 file /b.txt"),
+        ("/blog/s", "404"),
+        ("/blog/none", "404"),
+        ("/blog/gone", "410 file /b.txt"),
+        ("/blog/p", "200 script /c.php"),
+        ("/blog/d", "301 http://site.example/blog/d/"),
+        ("/blog/d/", "200 file /d/index.html"),
+        ("/blog/old", "301 http://site.example/blog/b.txt"),
+        ("/blog/based/a", "200 file /based/b.txt"),
+        ("/blog/based/r", "302 http://site.example/blog/based/b.txt"),
+        ("/blog/closed/x.txt", "403"),
+        ("/blog/closed/../b.txt", "200 file /b.txt"),
+        ("/blog/%2e%2e/b.txt", "404"),
+        ("/blog/blog/x.txt", "200 file /blog/x.txt"),
+        ("/b.txt", "404"),
+        ("/blog", "404"),
+        ("/blogb.txt", "404"),
+        ("/", "404"),
+    ] {
+        assert_eq!(site.summary(path), expected, "{path}");
+    }
+    assert_eq!(site.get("/blog/env").header("Y").unwrap(), "/blog|/blog/env");
+    let answer = site.get("/blog/p");
+    assert_eq!(answer.script().name, b"/blog/c.php");
+    let answer = site.get("/blog/c.php/x");
+    assert_eq!(
+        (&*answer.script().name, &*answer.script().path_info),
+        (&b"/blog/c.php"[..], &b"/x"[..])
+    );
+}

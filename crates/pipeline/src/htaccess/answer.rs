@@ -73,6 +73,10 @@ pub fn file_with_known_head(
     exchange: &Exchange<'_>,
 ) -> Option<Response> {
     let path = head::path_of(&exchange.request)?;
+    let path = match &site.prefix {
+        Some(prefix) => prefix.rest(path).filter(|rest| !rest.is_empty())?,
+        None => path,
+    };
     let head = known.answer(path)?;
     let place = FileLocation { root, path, url_offset: 0, chroot: b"" };
     let now = context.routing.now;
@@ -178,7 +182,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
         let software = context.software(site.scripts.as_deref());
         // As late as possible: times that directives set are compared with the `Date` of the
         // response.
-        let record = || exchange::record(asked, root, &software, SystemTime::now());
+        let record =
+            || exchange::record(asked, root, site.prefix.as_ref(), &software, SystemTime::now());
         let (mut round, mut lookup_rounds) = (0, 0);
         let mut refusals = site.memory.refusals();
         loop {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use howdah_config::Prefix;
 use howdah_htaccess::record::{Connection, Record};
 use howdah_htaccess::table::Table;
 use howdah_http::authority;
@@ -15,8 +16,14 @@ use howdah_text::token::is_token;
 
 use crate::filters::own_tags::without_marks;
 
-/// Returns the record of a request to a site with this root.
-pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: SystemTime) -> Record {
+/// Returns the record of a request to a site with this root, at this prefix of the path.
+pub(super) fn record(
+    request: &Request,
+    root: &[u8],
+    prefix: Option<&Prefix>,
+    software: &str,
+    wall: SystemTime,
+) -> Record {
     let connection = &request.connection;
     let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let shown = |address: Option<std::net::SocketAddr>| {
@@ -50,6 +57,7 @@ pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: Syste
             is_http2: request.version == Version::Http2,
             server_software: software.as_bytes().to_vec(),
             document_root: root.to_vec(),
+            prefix: prefix.map(|prefix| prefix.as_bytes().to_vec()).unwrap_or_default(),
             time: (since.as_secs().try_into().unwrap_or(i64::MAX), since.subsec_micros()),
             ..Connection::default()
         }),

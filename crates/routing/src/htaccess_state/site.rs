@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use howdah_config::{
-    Htaccess, Pattern, PatternError, Patterns, ScriptExtensions, Subject, Symlinks,
+    Htaccess, Pattern, PatternError, Patterns, Prefix, ScriptExtensions, Subject, Symlinks,
 };
 use howdah_files::hidden;
 use howdah_files::mime::MimeTypes;
@@ -39,6 +39,8 @@ pub struct Site {
     pub id: u64,
     /// The configuration outside of the files, or the error in the settings.
     pub base: Result<Arc<Base>, Broken>,
+    /// Path of the root in URLs, if it is not `/`.
+    pub prefix: Option<Prefix>,
     /// Name of the files.
     pub file: Box<[u8]>,
     /// Settings for files that are sent.
@@ -106,6 +108,7 @@ impl Site {
         Site {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             base,
+            prefix: None,
             file: settings.file.as_bytes().into(),
             files: howdah_files::Share::new("", options),
             scripts: scripts.map(Into::into),
@@ -120,6 +123,11 @@ impl Site {
             closed,
             without_scripts,
         }
+    }
+
+    /// Places the root at a prefix of the path.
+    pub fn at(self, prefix: Option<Prefix>) -> Site {
+        Site { prefix, ..self }
     }
 
     /// Returns the document's rule for the file at a path below the root. Names that begin with a

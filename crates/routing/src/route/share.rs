@@ -217,7 +217,10 @@ fn location<'p>(
 }
 
 /// Redirects to the path of the request, below a prefix, with a slash at its end.
-fn redirect(request: &Request, prefix: Option<&Prefix>) -> Result<Decision, NotServedReason> {
+pub(super) fn redirect(
+    request: &Request,
+    prefix: Option<&Prefix>,
+) -> Result<Decision, NotServedReason> {
     if !matches!(&*request.method, b"GET" | b"HEAD") {
         return Err(NotServedReason::MethodNotAllowed);
     }

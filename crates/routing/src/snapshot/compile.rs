@@ -262,6 +262,7 @@ impl ActionCompiler<'_, '_> {
                 let scripts = scripts.map(|name| (name, self.sources.of_application(name)));
                 let sources = self.sources.of_share(share);
                 let site = Site::new(&settings, scripts, share.traverse_mounts, sources, self.mime);
+                let site = site.at(share.prefix.clone());
                 let fallback = share.fallback.as_ref();
                 ActionKind::Htaccess(Box::new(HtaccessShare {
                     site: Arc::new(site),

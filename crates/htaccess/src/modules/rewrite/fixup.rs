@@ -166,18 +166,17 @@ fn local(record: &mut Record, config: &Config, old_filename: &[u8]) -> Outcome {
     if record.filename == old_filename {
         return Outcome::Unchanged;
     }
-    let root = record.connection.document_root.as_slice();
+    let (root, prefix) = (&*record.connection.document_root, &*record.connection.prefix);
     let root = root.strip_suffix(b"/").unwrap_or(root);
     let filename = record.filename.as_slice();
     let replaced = match &config.base {
         Some(base) => uri::replace_prefix(filename, &config.directory, base),
-        None => {
-            filename.strip_prefix(root).filter(|rest| rest.starts_with(b"/")).map(<[u8]>::to_vec)
-        }
+        None => { filename.strip_prefix(root).filter(|rest| rest.starts_with(b"/")) }
+            .map(|rest| [prefix, rest].concat()),
     };
     let replaced = match replaced {
         None if !config.has(option::IGNORE_CONTEXT_INFO) => {
-            uri::replace_prefix(filename, root, b"")
+            uri::replace_prefix(filename, root, prefix)
         }
         replaced => replaced,
     };
