@@ -36,7 +36,7 @@ impl AccessLog {
     pub fn new(config: &config::AccessLog, file: Arc<LogFile>) -> Self {
         AccessLog {
             file,
-            format: Format::new(&config.format, &config.mask),
+            format: Format::new(&config.format, &config.absent, &config.mask),
             condition: config.condition.clone(),
             only: config.only.clone(),
             flush: config.flush,

@@ -11,6 +11,8 @@ use super::escape;
 pub struct Format {
     pieces: Vec<Piece>,
     is_json: bool,
+    /// Text for a variable without a value, escaped.
+    absent: Vec<u8>,
     /// Names of query arguments whose values are hidden.
     mask: Vec<String>,
 }
@@ -25,9 +27,13 @@ enum Piece {
 
 impl Format {
     /// Compiles a format. A line in JSON has its members in the order of the document.
-    pub fn new(config: &LogFormat, mask: &[String]) -> Self {
+    pub fn new(config: &LogFormat, absent: &str, mask: &[String]) -> Self {
         let is_json = matches!(config, LogFormat::Json(_));
-        let mut format = Format { pieces: Vec::new(), is_json, mask: mask.to_vec() };
+        let mut absent = absent.as_bytes().to_vec();
+        if is_json {
+            escape::json(&mut absent, 0);
+        }
+        let mut format = Format { pieces: Vec::new(), is_json, absent, mask: mask.to_vec() };
         match config {
             LogFormat::Text(template) => format.template(template),
             LogFormat::Json(members) => {
@@ -76,7 +82,7 @@ impl Format {
         let start = line.len();
         if !source.write(variable, line) {
             line.truncate(start);
-            line.push(b'-');
+            line.extend_from_slice(&self.absent);
             return;
         }
         self.hide(variable, line, start);

@@ -105,6 +105,21 @@ fn a_format_is_text_or_json() {
     assert_eq!(formatted("{}", "/", &[]), "{}\n");
 }
 
+/// Scenario: `escape=json` and `escape=none` of nginx, which write nothing for an absent value.
+#[test]
+fn an_absent_value_has_the_text_of_the_document() {
+    let of = |absent: &str, format: &str| {
+        line(&format!(r#"{{"path": "/x", "absent": {absent}, "format": {format}}}"#), "/", &[])
+    };
+    assert_eq!(
+        of(r#""""#, r#"{"args": "$args", "a": "<$arg_a>"}"#),
+        "{\"args\":\"\",\"a\":\"<>\"}\n"
+    );
+    assert_eq!(of(r#""\"""#, r#"{"a": "$arg_a"}"#), "{\"a\":\"\\\"\"}\n");
+    assert_eq!(of(r#""none""#, r#""$args $uri""#), "none /\n");
+    assert_eq!(formatted(r#""$args""#, "/", &[]), "-\n");
+}
+
 #[test]
 fn a_value_that_is_empty_is_not_absent() {
     assert_eq!(formatted(r#""[$header_referer]""#, "/", &[("Referer", "")]), "[]\n");

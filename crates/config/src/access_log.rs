@@ -50,6 +50,9 @@ static ACCESS_LOG: Shape = Shape {
                 "Or as `null`; such as `$status` and `$request_time`. The format `json` always \
                  does so",
             ),
+            Key::new("absent", Kind::Text, "Text for a variable without a value")
+                .default("\"-\"")
+                .details("`\"\"` as nginx's `escape=json` has it, also for an empty `$args`"),
             Key::new("if", Kind::Text, "Condition for a request to be logged")
                 .default("all")
                 .details("As `if` of a [match](routes.md#match)")
@@ -104,6 +107,8 @@ pub struct AccessLog {
     pub destination: Destination,
     /// The format of a line.
     pub format: LogFormat,
+    /// Text for a variable without a value.
+    pub absent: String,
     /// Condition for a line; all requests have one if `None`.
     pub condition: Option<Condition>,
     /// Restriction to some of the requests that meet the condition.
@@ -124,6 +129,9 @@ pub struct Only {
     /// A random part of the requests, above 0 and up to 1.
     pub sample: Option<f64>,
 }
+
+/// The usual text for a variable without a value.
+const ABSENT: &str = "-";
 
 /// Upper limit of `flush` in seconds.
 const MAX_FLUSH: f64 = 60.0;
@@ -155,6 +163,7 @@ impl AccessLog {
             return Ok(AccessLog {
                 destination: Destination::read_file(node)?,
                 format: LogFormat::combined(node)?,
+                absent: ABSENT.to_owned(),
                 condition: None,
                 only: None,
                 mask: Vec::new(),
@@ -179,6 +188,7 @@ impl AccessLog {
         let log = AccessLog {
             destination: Destination::read(node, &object)?,
             format,
+            absent: object.read("absent", read_absent)?.unwrap_or_else(|| ABSENT.to_owned()),
             condition: object.read("if", Condition::read)?,
             only: object.read("only", Only::read)?,
             mask: object.read("mask", read_mask)?.unwrap_or_default(),
@@ -188,6 +198,14 @@ impl AccessLog {
         object.end()?;
         Ok(log)
     }
+}
+
+fn read_absent(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.string()?;
+    if text.chars().any(char::is_control) {
+        return Err(node.invalid("must not contain control characters"));
+    }
+    Ok(text.to_owned())
 }
 
 impl Only {

@@ -58,6 +58,8 @@ fn an_access_log_is_a_file_or_has_a_format() {
     let LogFormat::Json(members) = &custom.format else { panic!("JSON") };
     assert_eq!(members[0].0, "uri");
     assert!(custom.condition.is_some());
+    assert_eq!((&*plain.absent, &*custom.absent), ("-", "-"));
+    assert_eq!(log(json!({"path": "/x", "absent": ""})).absent, "");
     for (value, message) in [
         (json!(""), "must not be empty"),
         (
@@ -71,6 +73,7 @@ fn an_access_log_is_a_file_or_has_a_format() {
         ),
         (json!({"path": "/x", "format": {"a": 1}}), "/access_log/format/a: "),
         (json!({"path": "/x", "format": {"": "a"}}), "must have a name"),
+        (json!({"path": "/x", "absent": "a\n"}), "must not contain control characters"),
         (json!({"path": "/x", "if": "$arg_"}), "/access_log/if: Unknown variable"),
         (json!(1), "must be a file name, an object, an array of them, or false"),
         (json!(true), "must be a file name, an object, an array of them, or false"),
