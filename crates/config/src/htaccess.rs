@@ -1,6 +1,7 @@
 //! `htaccess`: files of Apache's directives in the directories of a site.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 
 use howdah_template::{Part, Subject, Template, Variable};
 
@@ -52,6 +53,68 @@ pub(crate) static HTACCESS: Shape = Shape {
 .details(
     "Such as `/uploads/*`; 403. Apache's `php_admin_flag engine off` in a `<Directory>`. \
      `.htaccess` files in such a directory cannot change that"),
+        Key::new(
+            "directives",
+            Kind::Texts,
+            "Directives of the server's configuration for the site, one a line",
+        )
+        .default("none")
+.details(
+    "As in Apache's `<VirtualHost>`: all that `.htaccess` files may have, and `php_admin_value` and \
+     `php_admin_flag`. Rules of mod_rewrite and redirects see the path of the URL, before a file is \
+     looked for"),
+        Key::new(
+            "sections",
+            Kind::Array(&Kind::Object(&SECTION)),
+            "Directives for directories and for paths of URLs, as Apache's `<Directory>` and \
+             `<Location>`",
+        )
+        .default("none"),
+        Key::new(
+            "aliases",
+            Kind::Array(&Kind::Object(&ALIAS)),
+            "Paths of URLs that lead to files elsewhere, as Apache's `Alias`",
+        )
+        .default("none"),
+    ]],
+};
+
+/// A member of `sections`.
+static SECTION: Shape = Shape {
+    name: "htaccess_section",
+    parts: &[&[
+        Key::new("directory", Kind::Text, "Directory, for it and those below it").details(
+            "May have `*`, `?` and `[…]`; one of this key and the three following ones is required",
+        ),
+        Key::new("directory_match", Kind::Text, "Regular expression of the paths of directories"),
+        Key::new("location", Kind::Text, "Path of URLs, for it and those below it")
+            .details("May have `*`, `?` and `[…]`"),
+        Key::new("location_match", Kind::Text, "Regular expression of paths of URLs"),
+        Key::new("directives", Kind::Texts, "Directives, one a line").default("none"),
+        Key::new(
+            "files",
+            Kind::Switch,
+            "Reads the `.htaccess` files of the directory and of those below it",
+        )
+        .default("as above the directory")
+        .details("`false` is Apache's `AllowOverride None`"),
+    ]],
+};
+
+/// A member of `aliases`.
+static ALIAS: Shape = Shape {
+    name: "htaccess_alias",
+    parts: &[&[
+        Key::new("path", Kind::Text, "Path of URLs, for it and those below it")
+            .details("One of this key and `match` is required"),
+        Key::new(
+            "match",
+            Kind::Text,
+            "Regular expression of paths of URLs, as Apache's `AliasMatch`",
+        ),
+        Key::new("target", Kind::Text, "Absolute path of the files")
+            .required()
+            .details("Behind `match` with `$1` to `$9`"),
     ]],
 };
 
@@ -90,11 +153,78 @@ pub struct Htaccess {
     pub closed: Vec<String>,
     /// Patterns of paths below the root: files that are not run.
     pub without_scripts: Vec<String>,
+    /// Directives of the server's configuration for the site.
+    pub directives: Vec<String>,
+    /// Directives for directories and for paths of URLs, in their order.
+    pub sections: Vec<HtaccessSection>,
+    /// Paths of URLs that lead to files elsewhere, in their order.
+    pub aliases: Vec<HtaccessAlias>,
+}
+
+/// A member of `sections`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HtaccessSection {
+    /// The kind of the pattern, as its key.
+    pub kind: &'static str,
+    /// Path or expression.
+    pub pattern: String,
+    /// Directives.
+    pub directives: Vec<String>,
+    /// Whether `.htaccess` files are read.
+    pub files: Option<bool>,
+}
+
+/// A member of `aliases`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HtaccessAlias {
+    /// Path or expression.
+    pub path: String,
+    /// The path is an expression.
+    pub is_expression: bool,
+    /// Absolute path of the files.
+    pub target: String,
 }
 
 default_of_reader!(Htaccess, Htaccess::read_object);
 
+impl HtaccessAlias {
+    /// Returns the directory that all files of the alias are in, or its file, without a slash at the
+    /// end; empty for the root directory.
+    pub fn root(&self) -> &str {
+        let fixed = match self.target.find('$').filter(|_| self.is_expression) {
+            // The last segment may be a part of a name.
+            Some(end) => &self.target[..self.target[..end].rfind('/').unwrap_or(0)],
+            None => &self.target,
+        };
+        fixed.trim_end_matches('/')
+    }
+}
+
 impl Htaccess {
+    /// Returns the files of passwords and groups that directives of the server's configuration name.
+    pub fn password_files(&self) -> impl Iterator<Item = &str> {
+        let lines = self.sections.iter().flat_map(|section| &section.directives);
+        lines.chain(&self.directives).filter_map(|line| {
+            let (name, path) = line.trim().split_once(char::is_whitespace)?;
+            let is_one = name.eq_ignore_ascii_case("AuthUserFile")
+                || name.eq_ignore_ascii_case("AuthGroupFile");
+            let path = path.trim().trim_matches(['"', '\'']);
+            (is_one && path.starts_with('/')).then_some(path)
+        })
+    }
+
+    /// Returns the files and directories outside of the root that the document names. True stands
+    /// for a directory; the name of a file has a dot.
+    pub(crate) fn elsewhere(&self) -> Vec<(PathBuf, bool)> {
+        let files = self.password_files().map(|file| (file.into(), false));
+        let aliases = self.aliases.iter().map(|alias| {
+            let root = alias.root();
+            let name = root.rsplit('/').next().unwrap_or_default();
+            (if root.is_empty() { "/".into() } else { root.into() }, !name.contains('.'))
+        });
+        files.chain(aliases).collect()
+    }
+
     /// Reads `htaccess` of an application with these targets.
     pub(crate) fn of_application(
         application: &Object<'_>,
@@ -170,6 +300,9 @@ impl Htaccess {
             scripts: object.read_or_default("scripts", read_expression)?,
             closed: object.read("closed", read_patterns)?.unwrap_or_default(),
             without_scripts: object.read("without_scripts", read_patterns)?.unwrap_or_default(),
+            directives: object.read("directives", read_lines)?.unwrap_or_default(),
+            sections: object.read("sections", read_sections)?.unwrap_or_default(),
+            aliases: object.read("aliases", read_aliases)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(htaccess)
@@ -234,6 +367,62 @@ fn read_expression(node: &Node<'_>) -> Result<String, Error> {
 fn read_patterns(node: &Node<'_>) -> Result<Vec<String>, Error> {
     patterns::read(node, Subject::Uri)?;
     node.strings()?.map(|pattern| pattern.string().map(str::to_owned)).collect()
+}
+
+fn read_lines(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    node.strings()?.map(|line| line.string().map(str::to_owned)).collect()
+}
+
+/// Keys of sections, one of which names the kind.
+const SECTION_KINDS: [&str; 4] = ["directory", "directory_match", "location", "location_match"];
+
+fn read_sections(node: &Node<'_>) -> Result<Vec<HtaccessSection>, Error> {
+    let read = |node: Node<'_>| {
+        let object = node.object(&SECTION)?;
+        let mut found = None;
+        for kind in SECTION_KINDS {
+            if let Some(pattern) = object.text(kind)? {
+                if found.is_some() {
+                    return Err(node.invalid(
+                        "must have one of directory, directory_match, \
+                                             location and location_match",
+                    ));
+                }
+                found = Some((kind, pattern));
+            }
+        }
+        let Some((kind, pattern)) = found else { return Err(object.missing(&SECTION_KINDS)) };
+        let section = HtaccessSection {
+            kind,
+            pattern,
+            directives: object.read("directives", read_lines)?.unwrap_or_default(),
+            files: object.boolean("files")?,
+        };
+        object.end()?;
+        Ok(section)
+    };
+    node.elements()?.map(read).collect()
+}
+
+fn read_aliases(node: &Node<'_>) -> Result<Vec<HtaccessAlias>, Error> {
+    let read = |node: Node<'_>| {
+        let object = node.object(&ALIAS)?;
+        let (path, is_expression) = match (object.text("path")?, object.text("match")?) {
+            (Some(path), None) => (path, false),
+            (None, Some(expression)) => (expression, true),
+            (Some(_), Some(_)) => return Err(node.invalid("must have one of path and match")),
+            (None, None) => return Err(object.missing(&["path", "match"])),
+        };
+        let target = object.required("target")?;
+        let text = target.text()?;
+        if !text.starts_with('/') {
+            return Err(target.invalid("must be an absolute path"));
+        }
+        let alias = HtaccessAlias { path, is_expression, target: text.to_owned() };
+        object.end()?;
+        Ok(alias)
+    };
+    node.elements()?.map(read).collect()
 }
 
 fn read_names(node: &Node<'_>) -> Result<Vec<String>, Error> {

@@ -7,7 +7,7 @@ use howdah_template::{Part, Template};
 use crate::action::{ActionKind, PageSource};
 use crate::actions::RouterPath;
 use crate::node::path;
-use crate::{Config, Symlinks};
+use crate::{Config, Htaccess, Symlinks};
 
 impl Config {
     /// Returns all files and directories that the router must be able to read. A name with
@@ -42,6 +42,14 @@ impl Config {
                     _ => format!("{place}/share/{index}"),
                 };
                 add(key, widest(name));
+            }
+            for elsewhere in share.htaccess.iter().flat_map(Htaccess::elsewhere) {
+                add(format!("{place}/htaccess"), elsewhere);
+            }
+        }
+        for application in &self.applications {
+            for elsewhere in application.htaccess.iter().flat_map(Htaccess::elsewhere) {
+                add(path(["applications", application.name.as_str(), "htaccess"]), elsewhere);
             }
         }
         let delegations = self

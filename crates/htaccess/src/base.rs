@@ -24,12 +24,57 @@ pub struct Base {
     pub defines: &'static str,
     /// Version for `<IfVersion>`.
     pub version: [u32; 3],
-    /// Further directives of the base, as in a `.htaccess`.
+    /// Further directives of the base, as in a `.htaccess`. Rules of mod_rewrite and redirects are
+    /// those of the server: they see the path of the URL, before a file is looked for.
     pub extra: String,
+    /// Sections of the server's configuration, in their order.
+    pub sections: Vec<Section>,
+    /// Paths of URLs that lead to files elsewhere, in their order.
+    pub aliases: Vec<Alias>,
     /// Media types by suffix.
     pub types: Arc<Types>,
     /// Memory that compiled files count in; `None` to count none.
     pub memory: Option<Arc<SiteMemory>>,
+}
+
+/// Kind of a [`Section`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectionKind {
+    /// `<Directory>`: a directory and those below it; the path may have wildcards.
+    Directory,
+    /// `<DirectoryMatch>`: directories whose path matches an expression.
+    DirectoryMatch,
+    /// `<Location>`: paths of URLs; the path may have wildcards.
+    Location,
+    /// `<LocationMatch>`: paths of URLs that match an expression.
+    LocationMatch,
+}
+
+/// A section of the server's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Kind of the pattern.
+    pub kind: SectionKind,
+    /// Path or expression.
+    pub pattern: String,
+    /// Directives, as in a `.htaccess`.
+    pub directives: String,
+    /// Whether the `.htaccess` files of the directory and those below it are read; `None` leaves
+    /// the setting of the directory above.
+    pub reads_files: Option<bool>,
+}
+
+/// A path of URLs that leads to files elsewhere (`Alias`, `AliasMatch`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alias {
+    /// Path, or an expression.
+    pub path: String,
+    /// The path is an expression.
+    pub is_expression: bool,
+    /// Path of the files; behind an expression with `$1` to `$9`.
+    pub target: String,
+    /// The directory that all of them are in, without a slash at its end.
+    pub root: String,
 }
 
 impl Base {
@@ -45,6 +90,8 @@ impl Base {
             defines,
             version,
             extra,
+            sections,
+            aliases,
             types,
             memory: _,
         } = self;
@@ -55,6 +102,8 @@ impl Base {
             && *defines == other.defines
             && *version == other.version
             && *extra == other.extra
+            && *sections == other.sections
+            && *aliases == other.aliases
             && Arc::ptr_eq(types, &other.types)
     }
 }
@@ -70,6 +119,8 @@ impl Default for Base {
             defines: "FOREGROUND",
             version: [2, 4, 71],
             extra: String::new(),
+            sections: Vec::new(),
+            aliases: Vec::new(),
             types: built_in_types(),
             memory: None,
         }

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use crate::allow::Allow;
 pub use crate::base::Base;
 use crate::config::{DirConfig, ModuleConfig};
 use crate::merge::Merges;
@@ -26,6 +25,7 @@ pub use crate::outcome::{Action, ErrorPage, Outcome, Script};
 pub use crate::parse::compile;
 use crate::phases::Server;
 use crate::record::Record;
+use crate::server_config::{ServerConfig, compile_base};
 use crate::site::Site;
 use crate::work;
 use crate::world::{Broken, World};
@@ -49,23 +49,26 @@ impl Engine {
     /// An error in `options`, `php_pattern` or `extra`.
     pub fn new(base: impl Into<Arc<Base>>) -> Result<Engine, Broken> {
         let base = base.into();
-        let server = Arc::new(compile_server(&base)?);
+        let mut server = compile_server(&base)?;
+        let own = Arc::new(ServerConfig::new(&base, &mut server)?);
+        let server = Arc::new(server);
         let options = format!("Require all granted\nOptions {}\n", base.options);
-        let directory = Arc::new(compile_base(&options, &base)?);
+        let directory = Arc::new(compile_base(&options, b"/", &base)?);
         let config = Arc::new(server.merged(&directory));
         let merges = Merges::default();
         let scripts = scripts(&base)?;
-        Ok(Engine { site: Site { base, config, server, directory, scripts, merges } })
+        Ok(Engine { site: Site { base, config, server, directory, own, scripts, merges } })
     }
 
     /// Prepares an engine of another site of this thread, if its base has the same directives: they
     /// are compiled once. Most sites of a server have the same.
     pub fn of_like(&self, base: &Arc<Base>) -> Option<Engine> {
         self.site.base.has_same_directives(base).then(|| {
-            let Site { base: _, config, server, directory, scripts, merges: _ } = &self.site;
+            let Site { base: _, config, server, directory, own, scripts, merges: _ } = &self.site;
             let (config, server, directory) = (config.clone(), server.clone(), directory.clone());
             let (base, scripts, merges) = (base.clone(), scripts.clone(), Merges::default());
-            Engine { site: Site { base, config, server, directory, scripts, merges } }
+            let own = own.clone();
+            Engine { site: Site { base, config, server, directory, own, scripts, merges } }
         })
     }
 
@@ -116,15 +119,14 @@ impl Engine {
     }
 }
 
-/// Compiles a text that is no `.htaccess`.
-fn compile_base(text: &str, base: &Base) -> Result<DirConfig, Broken> {
-    let unlimited = Base { allow: Allow::all(), memory: None, ..base.clone() };
-    compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)
+/// Returns the directives of modules that the base has: those of Debian's files.
+pub fn debian_directives() -> &'static str {
+    DEBIAN
 }
 
 /// Compiles the part of the base that is not about a directory.
 fn compile_server(base: &Base) -> Result<DirConfig, Broken> {
-    let mut config = compile_base(&format!("{DEBIAN}\n{SECTIONS}\n{}\n", base.extra), base)?;
+    let mut config = compile_base(&format!("{DEBIAN}\n{SECTIONS}\n{}\n", base.extra), b"/", base)?;
     // Removals of suffixes take effect in a merge.
     let mime = mime::Config::default().merged(config.of::<mime::Config>());
     config.set(mime);
@@ -152,6 +154,7 @@ fn scripts(base: &Base) -> Result<Option<NamePattern>, Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allow::Allow;
     use crate::memory::SiteMemory;
 
     #[test]

@@ -31,10 +31,14 @@ mod canary_tests;
 #[cfg(test)]
 mod closed_tests;
 #[cfg(test)]
+mod server_config_tests;
+#[cfg(test)]
 mod tests;
 
 use self::server::Progress;
 pub(crate) use self::server::Server;
+use crate::modules::alias;
+use crate::modules::rewrite::Translation;
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::uri;
@@ -97,6 +101,7 @@ impl<'a> Server<'a> {
         let has_left = closed::leave(record);
         walked?;
         self.file_walk(record);
+        self.location_walk(record);
         self.if_walk(record)?;
         if !record.is_sub_request || has_left {
             self.header_parser(record)?;
@@ -116,7 +121,8 @@ impl<'a> Server<'a> {
         Box::pin(self.after_translation(record))
     }
 
-    /// Decodes the path and finds the name of the file below the root.
+    /// Decodes the path and finds the name of the file: by rules of the server, its redirects, its
+    /// aliases, or below the root.
     fn translate(&self, record: &mut Record) -> Progress {
         record.config = self.site.config.clone();
         record.uri = uri::decoded(&record.uri)?;
@@ -126,17 +132,49 @@ impl<'a> Server<'a> {
         if record.method == b"TRACE" {
             return Err(405);
         }
-        let (root, prefix) = (&record.connection.document_root, &record.connection.prefix);
-        // A path outside of the prefix belongs to another part of the host.
-        let below = record.uri.strip_prefix(prefix.as_slice());
-        let Some(below) = below.filter(|below| below.starts_with(b"/")) else { return Err(404) };
-        let mut filename = Vec::with_capacity(root.len() + below.len());
-        filename.extend_from_slice(root);
-        filename.extend_from_slice(below);
-        if filename.len() > walk::MAX_PATH_BYTES {
-            return Err(403);
+        let own = &self.site.own;
+        self.location_walk(record);
+        let mut path = None;
+        if own.rewrite.is_active() {
+            record.is_rewritten = true;
+            match self.rewrite_path(record) {
+                Translation::None => {}
+                Translation::File(file) => path = Some(file),
+                Translation::Url(uri) => record.uri = uri,
+                Translation::Status(status) => return Err(status),
+            }
         }
-        record.filename = filename;
-        Ok(())
+        if path.is_none() {
+            if let Some(status) = alias::redirect(&own.redirects, record, self.world, self) {
+                self.world
+                    .explain(&|| format!("Redirect or RedirectMatch of the server: {status}"));
+                return Err(status);
+            }
+            if let Some(file) = own.aliased(&record.uri) {
+                record.is_rewritten = true;
+                record.filename = file;
+                return self.checked_length(record);
+            }
+        }
+        let (root, prefix) = (&record.connection.document_root, &record.connection.prefix);
+        let below = path.unwrap_or_else(|| record.uri.clone());
+        let is_file =
+            |root: &[u8]| below.strip_prefix(root).is_some_and(|rest| rest.starts_with(b"/"));
+        record.filename = if record.uri != below && (is_file(root) || own.root_of(&below).is_some())
+        {
+            below
+        } else {
+            // A path outside of the prefix belongs to another part of the host.
+            let below = below.strip_prefix(prefix.as_slice());
+            let Some(below) = below.filter(|below| below.starts_with(b"/")) else {
+                return Err(404);
+            };
+            [root.as_slice(), below].concat()
+        };
+        self.checked_length(record)
+    }
+
+    fn checked_length(&self, record: &Record) -> Progress {
+        if record.filename.len() > walk::MAX_PATH_BYTES { Err(403) } else { Ok(()) }
     }
 }

@@ -6,6 +6,7 @@ use crate::base::Base;
 use crate::config::DirConfig;
 use crate::merge::Merges;
 use crate::modules::core::NamePattern;
+use crate::server_config::ServerConfig;
 
 /// A site, as a thread sees it.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Site {
     pub server: Arc<DirConfig>,
     /// Directives of the root's own section, as in `<Directory>`.
     pub directory: Arc<DirConfig>,
+    /// Sections, aliases and rules of the server's configuration.
+    pub own: Arc<ServerConfig>,
     /// Names of scripts of the base; `None` if it runs none.
     pub scripts: Option<NamePattern>,
     /// Directives of directories that have been merged.

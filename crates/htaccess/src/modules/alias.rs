@@ -187,7 +187,16 @@ fn add(
 /// another answer.
 pub fn fixup(record: &mut Record, world: &dyn World, services: &dyn Services) -> Option<u16> {
     let config = record.config.clone();
-    let config = config.of::<Config>();
+    redirect(config.of::<Config>(), record, world, services)
+}
+
+/// The same with these directives.
+pub(crate) fn redirect(
+    config: &Config,
+    record: &mut Record,
+    world: &dyn World,
+    services: &dyn Services,
+) -> Option<u16> {
     if config.redirects.is_empty() && config.all.is_none() {
         return None;
     }
@@ -282,7 +291,7 @@ fn escape_url(url: &[u8]) -> Vec<u8> {
 
 /// Matches a path at its slashes: any number of them stands for one. Returns the length of the
 /// match in the request's path.
-fn path_matches(path: &[u8], uri: &[u8]) -> Option<usize> {
+pub(crate) fn path_matches(path: &[u8], uri: &[u8]) -> Option<usize> {
     let (mut at, mut from) = (0, 0);
     while let Some(&byte) = path.get(at) {
         if uri.get(from) != Some(&byte) {

@@ -1,4 +1,5 @@
-//! Settings of PHP: `php_value` and `php_flag`, as mod_php reads them.
+//! Settings of PHP: `php_value` and `php_flag`, as mod_php reads them; in the server's configuration
+//! also `php_admin_value` and `php_admin_flag`.
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
@@ -53,6 +54,20 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::OPTIONS,
         usage: "PHP Value Modifier",
         apply: value,
+    },
+    Directive {
+        name: "php_admin_value",
+        arguments: Arguments::Two,
+        class: Override::NONE,
+        usage: "PHP Value Modifier (Admin)",
+        apply: value,
+    },
+    Directive {
+        name: "php_admin_flag",
+        arguments: Arguments::Two,
+        class: Override::NONE,
+        usage: "PHP Flag Modifier (Admin)",
+        apply: flag,
     },
     Directive {
         name: "php_flag",

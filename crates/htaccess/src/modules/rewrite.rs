@@ -17,6 +17,7 @@ mod rule;
 mod run;
 mod template;
 mod trace;
+mod translate;
 mod uri;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use self::fixup::{fixup, force_type};
 pub use self::outcome::Outcome;
 pub(crate) use self::pass::END_NOTE;
 pub use self::trace::{Event, Trace};
+pub(crate) use self::translate::{Translation, translate};
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place, is_on};
 use crate::record::Record;
@@ -102,6 +104,11 @@ impl ModuleConfig for Config {
 }
 
 impl Config {
+    /// Returns the directives as those of the server, whose patterns see the whole path of the URL.
+    pub(crate) fn of_server(&self) -> Config {
+        Config { directory: Vec::new(), ..self.clone() }
+    }
+
     /// Returns true if there are rules that apply.
     pub fn is_active(&self) -> bool {
         self.is_present && self.is_on == Some(true) && !self.rules.is_empty()

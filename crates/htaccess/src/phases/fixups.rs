@@ -88,6 +88,14 @@ impl Server<'_> {
         }
     }
 
+    /// Applies the rules of the server to the path of a request.
+    pub(super) fn rewrite_path(&self, record: &mut Record) -> rewrite::Translation {
+        let world = self.world;
+        let mut tell = |event: Event<'_>| world.explain(&|| described(&event));
+        let trace: Trace<'_> = if world.is_explaining() { Some(&mut tell) } else { None };
+        rewrite::translate(&self.site.own.rewrite, record, self, trace)
+    }
+
     /// `ForceType`, `SetHandler`, `AcceptPathInfo`.
     fn override_type(&self, record: &mut Record) -> Progress {
         let config = record.config.clone();

@@ -25,10 +25,20 @@ impl Server<'_> {
     /// Walks from the root to the file. Finds the file at the path, the part of the path that is
     /// `path_info`, and the directives of the directories on the way.
     pub(super) fn directory_walk(&self, record: &mut Record) -> Progress {
-        let root = record.connection.document_root.len();
-        if record.filename.len() <= root || record.filename.get(root) != Some(&b'/') {
-            return Ok(());
-        }
+        let root = &record.connection.document_root;
+        let is_below = |root: &[u8]| {
+            record.filename.strip_prefix(root).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        let root = if is_below(root) {
+            root.len()
+        } else {
+            match self.site.own.root_of(&record.filename) {
+                Some(root) if record.filename.get(root) == Some(&b'/') => root,
+                // An alias for the root of another directory itself.
+                Some(root) => memchr::memrchr(b'/', &record.filename[..root]).unwrap_or(0),
+                None => return Ok(()),
+            }
+        };
         let path = std::mem::take(&mut record.filename);
         let mut is_closed = false;
         let walked = self.walk(&path, root, record.file, &mut is_closed);
@@ -79,11 +89,19 @@ impl Server<'_> {
         // the end: the result differs if a directive changes those above it.
         let mut chain = self.site.directory.clone();
         let mut end = root + 1;
-        let reads_files = !self.site.base.allow.is_none();
-        let mut directory = FileInfo { kind: FileKind::Directory, ..FileInfo::default() };
+        let mut reads_files = !self.site.base.allow.is_none();
+        let own = &self.site.own;
+        if !own.has_no_directories() {
+            for slash in memchr::memchr_iter(b'/', &path[..root]) {
+                self.add_sections(&path[..slash + 1], &mut chain, &mut reads_files);
+            }
+        }
+        // The root itself may be missing.
+        let mut directory = FileInfo::default();
         let mut pending = None;
         loop {
             // `path[..end]` is a directory, with a slash at its end.
+            self.add_sections(&path[..end], &mut chain, &mut reads_files);
             if reads_files {
                 *is_closed |= self.read_directives(&path[..end], &mut chain, &mut pending)?;
             }
@@ -109,8 +127,9 @@ impl Server<'_> {
             }
             if is_last {
                 // A directory without a slash behind its name: its directives hold all the same.
+                let slashed = [path, b"/"].concat();
+                self.add_sections(&slashed, &mut chain, &mut reads_files);
                 if reads_files {
-                    let slashed = [path, b"/"].concat();
                     *is_closed |= self.read_directives(&slashed, &mut chain, &mut pending)?;
                 }
                 end = segment;
@@ -127,12 +146,39 @@ impl Server<'_> {
         if file.kind == FileKind::Other {
             return Err(Refused::final_error(403, end));
         }
+        if !own.has_no_directories() {
+            let directory = match file.kind {
+                FileKind::Directory if !path[..end].ends_with(b"/") => {
+                    [&path[..end], b"/"].concat()
+                }
+                _ => path[..memchr::memrchr(b'/', &path[..end]).map_or(0, |at| at + 1)].to_vec(),
+            };
+            for section in own.of_expressions(&directory) {
+                chain = self.site.merges.merge(&chain, section);
+            }
+        }
         let config = if Arc::ptr_eq(&chain, &self.site.directory) {
             self.site.config.clone()
         } else {
             self.site.merges.merge(&self.site.server, &chain)
         };
         Ok(Walk { config, file, end })
+    }
+
+    /// Adds the sections of the server's configuration for a directory.
+    fn add_sections(&self, directory: &[u8], chain: &mut Arc<DirConfig>, reads_files: &mut bool) {
+        for (section, reads) in self.site.own.of_directory(directory) {
+            self.world.explain(&|| format!("a section applies to {}", lossy(directory)));
+            *chain = self.site.merges.merge(chain, section);
+            *reads_files = reads.unwrap_or(*reads_files);
+        }
+    }
+
+    /// Adds the sections of the server's configuration for the path of the URL.
+    pub(super) fn location_walk(&self, record: &mut Record) {
+        for section in self.site.own.of_location(&record.uri) {
+            record.config = self.site.merges.merge(&record.config, section);
+        }
     }
 
     /// Adds the directives of a directory. If they are not known yet, those of the directories

@@ -33,8 +33,9 @@ impl SiteRequest<'_, '_> {
         record: &Record,
         exchange: &Exchange<'_>,
     ) -> Result<Response, RequestError> {
-        let below = record.filename.strip_prefix(self.root).ok_or(RequestError::Forbidden)?;
-        let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
+        let divided = self.site.divided(&record.filename, self.root);
+        let (root, below) = divided.ok_or(RequestError::Forbidden)?;
+        let place = FileLocation { root, path: below, url_offset: 0, chroot: b"" };
         // Conditions and ranges are those of the page, not of its error document.
         let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
         let is_as_sent = record.status == 200

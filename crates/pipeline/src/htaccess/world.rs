@@ -122,7 +122,8 @@ impl SiteWorld<'_, '_> {
                 if !found.is_link && found.kind == howdah_files::FileKind::File
         );
         let is_known = |(directory, _): &Seen| {
-            self.location(directory).is_some_and(|place| known.value(place.path).is_some())
+            self.location(directory)
+                .is_some_and(|place| place.root == self.root && known.value(place.path).is_some())
         };
         if is_file && self.seen.borrow().iter().all(is_known) {
             let bytes = head.bytes();
@@ -142,20 +143,14 @@ impl SiteWorld<'_, '_> {
 
     /// Returns the location of an absolute path; `None` outside of the root.
     fn location<'p>(&'p self, path: &'p [u8]) -> Option<FileLocation<'p>> {
-        let below = path.strip_prefix(self.root)?;
-        let below = if below.is_empty() { &b"/"[..] } else { below };
-        below.starts_with(b"/").then_some(FileLocation {
-            root: self.root,
-            path: below,
-            url_offset: 0,
-            chroot: b"",
-        })
+        let (root, path) = self.site.divided(path, self.root)?;
+        Some(FileLocation { root, path, url_offset: 0, chroot: b"" })
     }
 
     /// Looks a path up among the known facts.
     fn known(&self, path: &[u8]) -> WatchedEntry {
         match (&self.known, self.location(path)) {
-            (Some(known), Some(place)) => known.look_up(place.path),
+            (Some(known), Some(place)) if place.root == self.root => known.look_up(place.path),
             _ => WatchedEntry::Unknown,
         }
     }
@@ -166,12 +161,13 @@ impl SiteWorld<'_, '_> {
         if memchr::memmem::find(path, b"/..").is_none() {
             return Some(Cow::Borrowed(path));
         }
-        let mut kept = self.root.to_vec();
-        for part in path.strip_prefix(self.root)?.split(|&byte| byte == b'/') {
+        let place = self.location(path)?;
+        let mut kept = place.root.to_vec();
+        for part in place.path.split(|&byte| byte == b'/') {
             match part {
                 b"" | b"." => {}
                 b".." => {
-                    let is_below = kept.len() > self.root.len();
+                    let is_below = kept.len() > place.root.len();
                     // Behind a link, the kernel continues at its target.
                     let found = self.lstat(&kept).filter(|_| is_below)?;
                     if found.kind != FileKind::Directory || found.is_link {
@@ -225,7 +221,8 @@ impl SiteWorld<'_, '_> {
     /// Returns the compiled file of a directory, as it is now.
     fn current_directives(&self, directory: &[u8]) -> Directives {
         let Some(place) = self.location(directory) else { return Ok(None) };
-        let Some(known) = &self.known else { return self.read_directives(directory).0 };
+        let known = self.known.as_ref().filter(|_| place.root == self.root);
+        let Some(known) = known else { return self.read_directives(directory).0 };
         match known.value(place.path) {
             Some(None) => return Ok(None),
             Some(Some(directives)) => {
@@ -352,7 +349,7 @@ impl World for SiteWorld<'_, '_> {
             WatchedEntry::Missing => return None,
             WatchedEntry::Unknown => {}
         }
-        if path == self.root {
+        if self.location(path).is_some_and(|place| place.path == b"/") {
             return self.inspect(path).ok().map(file_info);
         }
         let slash = memchr::memrchr(b'/', path)?;
@@ -420,8 +417,8 @@ impl World for SiteWorld<'_, '_> {
     }
 
     fn rule(&self, path: &[u8]) -> FileRule {
-        match path.strip_prefix(self.root) {
-            Some(below) => self.site.rule(below),
+        match self.site.divided(path, self.root) {
+            Some((_, below)) => self.site.rule(below),
             // The file server refuses it.
             None => FileRule::Open,
         }

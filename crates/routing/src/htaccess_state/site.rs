@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use howdah_config::{
-    Htaccess, Pattern, PatternError, Patterns, Prefix, ScriptExtensions, Subject, Symlinks,
+    Htaccess, HtaccessAlias, HtaccessSection, Pattern, PatternError, Patterns, Prefix,
+    ScriptExtensions, Subject, Symlinks,
 };
 use howdah_files::hidden;
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
+use howdah_htaccess::base::{Alias, Section, SectionKind};
 use howdah_htaccess::engine::{Base, Engine};
 use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::merge;
@@ -63,6 +65,8 @@ pub struct Site {
     pub allowance: Allowance,
     /// Handlers of other servers that the log has.
     foreign_handlers: Mutex<Vec<Box<[u8]>>>,
+    /// Directories of aliases, without a slash at their ends, and files of passwords.
+    roots: Vec<Box<[u8]>>,
     /// Files that are neither sent nor run.
     closed: Option<Patterns>,
     /// Files that are not run.
@@ -120,6 +124,7 @@ impl Site {
             compiling: Arc::new(Semaphore::new(1)),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),
+            roots: roots(settings),
             closed,
             without_scripts,
         }
@@ -141,6 +146,27 @@ impl Site {
             return FileRule::Hidden;
         }
         if has(&self.without_scripts) { FileRule::NotRun } else { FileRule::Open }
+    }
+
+    /// Divides the absolute path of a file into a directory whose files the document names, and the
+    /// path below it, which begins with a slash; `root` is the root of the site. `None` outside of
+    /// all of them.
+    pub fn divided<'p>(&self, path: &'p [u8], root: &[u8]) -> Option<(&'p [u8], &'p [u8])> {
+        let below = |root: &[u8]| {
+            let rest = path.strip_prefix(root)?;
+            let rest = if rest.is_empty() { &b"/"[..] } else { rest };
+            rest.starts_with(b"/").then_some((&path[..root.len()], rest))
+        };
+        if let Some(found) = below(root) {
+            return Some(found);
+        }
+        let root = self.roots.iter().find(|root| below(root).is_some())?;
+        if path.len() > root.len() {
+            return below(root);
+        }
+        // A file: it is opened in its directory.
+        let slash = memchr::memrchr(b'/', path)?;
+        Some(path.split_at(slash))
     }
 
     /// Returns true for the first request for which a handler of another server has chosen PHP.
@@ -183,8 +209,46 @@ fn base(
         options: settings.options.join(" "),
         php_pattern: runs_scripts.then(|| php_pattern(settings, extensions)),
         memory: Some(Arc::clone(memory)),
+        extra: settings.directives.join("\n"),
+        sections: settings.sections.iter().map(section).collect(),
+        aliases: settings.aliases.iter().map(alias).collect(),
         ..Base::default()
     }))
+}
+
+fn section(section: &HtaccessSection) -> Section {
+    Section {
+        kind: match section.kind {
+            "directory" => SectionKind::Directory,
+            "directory_match" => SectionKind::DirectoryMatch,
+            "location" => SectionKind::Location,
+            _ => SectionKind::LocationMatch,
+        },
+        pattern: section.pattern.clone(),
+        directives: section.directives.join("\n"),
+        reads_files: section.files,
+    }
+}
+
+fn alias(alias: &HtaccessAlias) -> Alias {
+    Alias {
+        path: alias.path.clone(),
+        is_expression: alias.is_expression,
+        target: alias.target.clone(),
+        root: alias.root().to_owned(),
+    }
+}
+
+/// Returns the directories of aliases, and the files of passwords, that the document names.
+fn roots(settings: &Htaccess) -> Vec<Box<[u8]>> {
+    let aliases = settings.aliases.iter().map(HtaccessAlias::root);
+    let files = settings.password_files();
+    let mut roots: Vec<Box<[u8]>> =
+        aliases.chain(files).map(|root| root.as_bytes().into()).collect();
+    // The longest one that a path begins with counts.
+    roots.sort_by_key(|root| std::cmp::Reverse(root.len()));
+    roots.dedup();
+    roots
 }
 
 /// Returns the expression of the names of scripts: that of the settings, and the endings that the

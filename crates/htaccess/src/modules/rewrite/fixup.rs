@@ -116,7 +116,7 @@ fn run(
     }
 }
 
-fn reborrow<'s>(trace: &'s mut Trace<'_>) -> Trace<'s> {
+pub(super) fn reborrow<'s>(trace: &'s mut Trace<'_>) -> Trace<'s> {
     match trace {
         Some(trace) => Some(&mut **trace),
         None => None,
@@ -124,7 +124,7 @@ fn reborrow<'s>(trace: &'s mut Trace<'_>) -> Trace<'s> {
 }
 
 /// Sets `Location`.
-fn redirect(
+pub(super) fn redirect(
     record: &mut Record,
     config: &Config,
     scheme: uri::Scheme,

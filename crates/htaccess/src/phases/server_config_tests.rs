@@ -1,0 +1,133 @@
+//! Directives of the server's configuration: sections, aliases, rules and redirects.
+
+use crate::base::{Alias, Section, SectionKind};
+use crate::engine::Base;
+use crate::testing::Site;
+
+/// A section; a directory is below the root of the tests, whose path is not known before.
+fn section(kind: SectionKind, pattern: &str, directives: &str) -> Section {
+    let (pattern, directives) = (pattern.to_owned(), directives.to_owned());
+    Section { kind, pattern, directives, reads_files: None }
+}
+
+#[test]
+fn sections_hold_from_the_shortest_directory_to_the_location() {
+    use SectionKind::{Directory, DirectoryMatch, Location, LocationMatch};
+    let base = Base {
+        extra: "Header set X-Server yes\n<Files b.txt>\nHeader set X-Files b\n</Files>\n"
+            .to_owned(),
+        sections: vec![
+            section(Directory, "/*/*/private", "Require all denied"),
+            section(Directory, "/", "Header set X-Root yes"),
+            section(DirectoryMatch, "/uploads/$", "Header set X-Match yes"),
+            section(Location, "/sub", "Header set X-Files location"),
+            section(LocationMatch, "^/closed/", "Require all denied"),
+        ],
+        ..Base::default()
+    };
+    let site = Site::with_base(
+        base,
+        &[
+            ("a.txt", ""),
+            ("b.txt", ""),
+            ("sub/b.txt", ""),
+            ("private/a.txt", ""),
+            ("private/x/a.txt", ""),
+            ("uploads/a.txt", ""),
+            ("uploads/x/a.txt", ""),
+            ("closed/a.txt", ""),
+            ("closed.txt", ""),
+        ],
+    );
+    let field = |path: &str, name: &str| site.get(path).header(name).unwrap_or_default();
+    assert_eq!(field("/a.txt", "X-Server") + &field("/a.txt", "X-Root"), "yesyes");
+    assert_eq!(field("/b.txt", "X-Files"), "b");
+    assert_eq!(field("/sub/b.txt", "X-Files"), "location");
+    assert_eq!(field("/uploads/a.txt", "X-Match"), "yes");
+    assert_eq!(field("/uploads/x/a.txt", "X-Match"), "");
+    for path in ["/private/a.txt", "/private/x/a.txt", "/private", "/private/none", "/closed/a.txt"]
+    {
+        assert_eq!(site.summary(path), "403", "{path}");
+    }
+    assert_eq!(site.summary("/closed.txt"), "200 file /closed.txt");
+}
+
+#[test]
+fn a_section_tells_whether_files_are_read() {
+    let reads = |pattern: &str, reads_files| Section {
+        reads_files: Some(reads_files),
+        ..section(SectionKind::Directory, pattern, "")
+    };
+    let sections = vec![reads("/", false), reads("/*/*/on", true), reads("/*/*/on/off", false)];
+    let rule = "Redirect 302 / http://b.example/";
+    let site = Site::with_base(
+        Base { sections, ..Base::default() },
+        &[
+            (".htaccess", rule),
+            ("a.txt", ""),
+            ("on/a.txt", ""),
+            ("on/.htaccess", "Require all denied"),
+            ("on/off/.htaccess", rule),
+            ("on/off/a.txt", ""),
+        ],
+    );
+    assert_eq!(site.summary("/a.txt"), "200 file /a.txt");
+    assert_eq!(site.summary("/on/a.txt"), "403");
+    assert_eq!(site.summary("/on/off/a.txt"), "403");
+}
+
+#[test]
+fn rules_and_redirects_of_the_server_come_before_files_and_access() {
+    let base = Base {
+        extra: "RewriteEngine On\nRewriteRule ^/old/(.*)$ /new/$1 [R=301]\nRewriteRule ^/item/(\\d+)$ /b.php?item=$1 [QSA]\n\
+                RewriteRule ^/no - [F]\nRewriteRule ^/through$ /moved/x [PT]\nRewriteRule ^/bare$ a.txt\n\
+                Redirect /moved http://b.example/to\n"
+            .to_owned(),
+        sections: vec![section(SectionKind::Location, "/old", "Require all denied")],
+        ..Base::default()
+    };
+    let site = Site::with_base(base, &[("b.php", ""), ("a.txt", ""), ("no.txt", "")]);
+    assert_eq!(site.summary("/old/x?y"), "301 http://site.example/new/x?y");
+    assert_eq!(site.summary("/moved/a?b"), "302 http://b.example/to/a?b");
+    assert_eq!(site.summary("/through"), "302 http://b.example/to/x");
+    assert_eq!(site.summary("/no.txt"), "403");
+    assert_eq!(site.summary("/bare"), "200 file /a.txt");
+    let answer = site.get("/item/7?x=1");
+    assert_eq!(answer.script().query, b"item=7&x=1");
+    // As in Apache, the name is that of the URL unless the rule passes it through.
+    assert_eq!(answer.script().name, b"/item/7");
+}
+
+#[test]
+fn aliases_lead_to_files_elsewhere_with_the_sections_there() {
+    let other = std::env::temp_dir().join(format!("htaccess-alias-{}", std::process::id()));
+    std::fs::create_dir_all(other.join("private")).unwrap();
+    let path = other.canonicalize().unwrap().to_str().unwrap().to_owned();
+    for name in ["a.txt", "private/a.txt"] {
+        std::fs::write(format!("{path}/{name}"), "").unwrap();
+    }
+    let alias = |from: &str, is_expression, target: &str| Alias {
+        path: from.to_owned(),
+        is_expression,
+        target: format!("{path}{target}"),
+        root: path.clone(),
+    };
+    let base = Base {
+        aliases: vec![alias("/other", false, ""), alias("^/p/(.*)\\.x$", true, "/$1.txt")],
+        sections: vec![section(
+            SectionKind::Directory,
+            &format!("{path}/private"),
+            "Require all denied",
+        )],
+        ..Base::default()
+    };
+    let site = Site::with_base(base, &[("a.txt", "")]);
+    let file = format!("200 file {path}/a.txt");
+    assert_eq!(site.summary("/other/a.txt"), file);
+    assert_eq!(site.summary("/p/a.x"), file);
+    assert_eq!(site.summary("/other"), "301 http://site.example/other/");
+    assert_eq!(site.summary("/other/private/a.txt"), "403");
+    assert_eq!(site.summary("/otherx"), "404");
+    assert_eq!(site.summary("/a.txt"), "200 file /a.txt");
+    std::fs::remove_dir_all(path).unwrap();
+}
