@@ -3,13 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use howdah_config::Config;
-use howdah_import::{Error, Import, Options, Source, Status, nginx, php_fpm, unit};
+use howdah_import::{Error, Import, Options, Source, Status, apache, nginx, php_fpm, unit};
 
 /// The file that the input is.
 const FILE: &str = "/input.conf";
 
 /// A root directory without files.
 const ROOT: &str = "/nonexistent";
+
+/// Apache's virtual hosts: any text becomes a document, or has an error.
+pub fn apache(input: &[u8]) {
+    check(input, |source| apache::import(&[FILE.into()], &Options::default(), source));
+}
 
 /// PHP-FPM's pools: any text becomes a document, or has an error.
 pub fn php_fpm(input: &[u8]) {

@@ -79,6 +79,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_target", http1::target),
     ("http1_trace_context", http1::trace_context),
     ("http2_blocks", http2::blocks),
+    ("import_apache", import::apache),
     ("import_nginx", import::nginx),
     ("import_php_fpm", import::php_fpm),
     ("import_unit", import::unit),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Import, Options, Report, Source, Status, nginx, php_fpm, unit};
+use crate::{Error, Import, Options, Report, Source, Status, apache, nginx, php_fpm, unit};
 
 /// The files of one server.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +23,7 @@ impl Input<'_> {
         let mut source = Source::new(options.root.clone());
         match self {
             Self::Nginx(file) => nginx::import(file, options, &mut source),
-            Self::Apache(files) => {
-                let file = files.first().map_or(Path::new(""), PathBuf::as_path);
-                Err(Error::file(file, "Apache cannot be imported yet"))
-            }
+            Self::Apache(files) => apache::import(files, options, &mut source),
             Self::PhpFpm(files) => php_fpm::import(files, options, &mut source),
             Self::Unit(file) => unit::import(file, options, &mut source),
         }

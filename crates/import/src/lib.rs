@@ -10,6 +10,7 @@
 //!    converted: then the document closes the place.
 #![forbid(unsafe_code)]
 
+pub mod apache;
 pub mod command;
 mod error;
 pub mod nginx;

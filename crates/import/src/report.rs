@@ -120,6 +120,11 @@ impl Report {
         self.entries[id.0].status.is_some()
     }
 
+    /// Returns true if no importer has looked at a directive yet.
+    pub fn is_open(&self, id: Id) -> bool {
+        self.entries[id.0].status.is_none()
+    }
+
     /// All directives, in the order in which they were read.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

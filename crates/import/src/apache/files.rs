@@ -1,0 +1,285 @@
+//! The files of a host, and the application that runs its scripts.
+
+use serde_json::{Map, Value, json};
+
+use crate::Status;
+
+use super::debian;
+use super::proxy;
+use super::scope::{Facts, argument, mark};
+use super::site::{Engine, Site};
+
+impl<'n> Site<'_, 'n> {
+    /// Returns the name of the application that runs the scripts of the host.
+    pub(super) fn application(
+        &mut self,
+        engine: &Engine,
+        facts: &Facts,
+        root: &str,
+    ) -> Option<String> {
+        let Some((address, id)) = engine.servers.last() else {
+            // Rules of proxies pass scripts to PHP-FPM.
+            let is_needed =
+                self.common.has_mod_php && (!facts.has_fpm || engine.directory_servers.is_empty());
+            return is_needed.then(|| self.mod_php(engine, root));
+        };
+        for (other, id) in &engine.servers {
+            if other != address
+                && let Some(id) = id
+            {
+                let reason =
+                    "one application runs all scripts of the host: that of the last handler";
+                self.report.mark(*id, Status::Changed, reason);
+            }
+        }
+        let _ = id;
+        Some(self.fastcgi(address, root, true))
+    }
+
+    pub(super) fn mod_php(&mut self, engine: &Engine, root: &str) -> String {
+        let mut application = Map::new();
+        application.insert("type".into(), "php".into());
+        application.insert("root".into(), plain(root).into());
+        let id =
+            self.last("assignuserid").or(self.last("suexecusergroup")).map(|node| node.words());
+        let word = |name: &str, index: usize| match &id {
+            Some(words) => words.get(index).cloned(),
+            None => self.last(name).map(|node| node.first()),
+        };
+        if let Some(user) = word("user", 0).filter(|user| !user.starts_with('#')) {
+            application.insert("user".into(), user.into());
+        }
+        if let Some(group) = word("group", 1).filter(|group| !group.starts_with('#')) {
+            application.insert("group".into(), group.into());
+        }
+        application.insert("limit_extensions".into(), json!(self.extensions()));
+        let mut options = Map::new();
+        if let Some(file) = &self.common.php_ini {
+            options.insert("file".into(), file.clone().into());
+        }
+        if !engine.admin.is_empty() {
+            let settings = engine.admin.iter();
+            let admin: Map<String, Value> =
+                settings.map(|(name, value)| (name.clone(), value.clone().into())).collect();
+            options.insert("admin".into(), admin.into());
+        }
+        if !options.is_empty() {
+            application.insert("options".into(), options.into());
+        }
+        let label = self.label.to_owned();
+        self.add_application(&label, application)
+    }
+
+    /// Returns the endings of the names that handlers of PHP are set for.
+    fn extensions(&self) -> Vec<String> {
+        let mut endings: Vec<String> = [".php", ".phtml", ".phar"].map(str::to_owned).to_vec();
+        let mut add = |name: &str| {
+            let name = name.trim_start_matches('.').to_ascii_lowercase();
+            let ending = format!(".{name}");
+            let is_valid =
+                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if is_valid && !endings.contains(&ending) {
+                endings.push(ending);
+            }
+        };
+        let is_php = |handler: &str| {
+            howdah_htaccess::handler_name::names_php(handler.to_ascii_lowercase().as_bytes())
+        };
+        for node in self.all() {
+            node.each(&mut |node| match node.name.as_str() {
+                "addtype" | "addhandler" if is_php(&node.first()) => {
+                    node.words().iter().skip(1).for_each(|suffix| add(suffix));
+                }
+                "<files" | "<filesmatch"
+                    if node
+                        .children
+                        .iter()
+                        .any(|child| child.name == "sethandler" && is_php(&child.first())) =>
+                {
+                    let pattern = argument(node).replace("?:", "");
+                    let names = pattern.split(|c: char| !c.is_ascii_alphanumeric());
+                    names.filter(|name| (2..=8).contains(&name.len())).for_each(|name| add(name));
+                }
+                _ => {}
+            });
+        }
+        endings
+    }
+
+    /// Returns the name of the application for a server of FastCGI.
+    pub(super) fn fastcgi(&mut self, address: &str, root: &str, is_shared: bool) -> String {
+        let (name, mut application) = match self.pools.application(address) {
+            Some(found) => found,
+            None => {
+                let members = [
+                    ("type".to_owned(), Value::from("fastcgi")),
+                    ("server".to_owned(), Value::from(address)),
+                    (
+                        "timeouts".to_owned(),
+                        json!({"first_byte": self.timeout, "read": self.timeout}),
+                    ),
+                ];
+                (self.label.to_owned(), Map::from_iter(members))
+            }
+        };
+        // Under the engine, the root is that of the share: one application runs the scripts of all.
+        let is_same = |known: &Value| {
+            let mut known = known.as_object().cloned().unwrap_or_default();
+            known.remove("root");
+            known == application
+        };
+        let known = self.output.applications.iter().find(|(_, known)| is_same(known));
+        if let Some((known, _)) = known.filter(|_| is_shared) {
+            return known.clone();
+        }
+        application.insert("root".into(), plain(root).into());
+        self.add_application(&name, application)
+    }
+
+    /// Adds an application, unless there is the same one.
+    pub(super) fn add_application(
+        &mut self,
+        name: &str,
+        application: Map<String, Value>,
+    ) -> String {
+        let value = Value::from(application);
+        let same = self.output.applications.iter().find(|(_, known)| **known == value);
+        if let Some((known, _)) = same {
+            return known.clone();
+        }
+        let mut unique = name.to_owned();
+        let mut number = 2;
+        while self.output.applications.contains_key(&unique) {
+            unique = format!("{name} {number}");
+            number += 1;
+        }
+        self.output.applications.insert(unique.clone(), value);
+        unique
+    }
+
+    /// Returns the action for files.
+    pub(super) fn files(
+        &mut self,
+        engine: &Engine,
+        root: &str,
+        application: Option<&str>,
+    ) -> Value {
+        let mut htaccess = Map::new();
+        if let Some((words, _)) = &engine.allow {
+            htaccess.insert("allow".into(), json!(words));
+        }
+        let mut names = Vec::new();
+        for node in self.all().filter(|node| node.name == "accessfilename").collect::<Vec<_>>() {
+            names = node.words();
+            let (status, reason) = match names.len() {
+                1 => (Status::Converted, ""),
+                _ => (Status::Changed, "the files have one name, the first one"),
+            };
+            match node.id {
+                Some(id) if status == Status::Converted => self.report.converted(id),
+                _ => mark(self.report, node, status, reason),
+            }
+        }
+        if let Some(name) = names.first().filter(|name| *name != ".htaccess" && !name.contains('/'))
+        {
+            htaccess.insert("file".into(), json!(name));
+        }
+        let index = self.last("directoryindex").is_none();
+        if index {
+            htaccess.insert("index".into(), "index.html".into());
+        }
+        htaccess.insert("options".into(), "FollowSymLinks".into());
+        if application.is_some() {
+            htaccess.insert("scripts".into(), debian::SCRIPTS.into());
+        }
+        for (key, list) in [("sections", &engine.sections), ("aliases", &engine.aliases)] {
+            if !list.is_empty() {
+                htaccess.insert(key.into(), list.clone().into());
+            }
+        }
+        if !engine.directives.is_empty() {
+            htaccess.insert("directives".into(), json!(engine.directives));
+        }
+        let mut action = Map::new();
+        action.insert("share".into(), format!("{root}$uri").into());
+        if let Some(application) = application {
+            action.insert("scripts".into(), format!("applications/{application}").into());
+        }
+        action.insert("htaccess".into(), htaccess.into());
+        action.insert("max_body_size".into(), self.body_limit().into());
+        action.extend(self.members.clone());
+        action.into()
+    }
+
+    /// Returns the largest limit of a body in any place of the host; the engine has the others.
+    pub(super) fn body_limit(&self) -> u64 {
+        let mut limit = proxy::body_limit(None);
+        for node in self.all() {
+            node.each(&mut |node| {
+                if node.name == "limitrequestbody"
+                    && let Ok(own) = node.first().parse::<u64>()
+                {
+                    limit = limit.max(proxy::body_limit(Some(own)));
+                }
+            });
+        }
+        limit
+    }
+
+    /// Returns steps for directories whose scripts another server runs.
+    pub(super) fn steps_of_directories(
+        &mut self,
+        engine: &Engine,
+        root: &str,
+        files: &Value,
+    ) -> Vec<Value> {
+        let mut steps = Vec::new();
+        for (directory, address, id) in engine.directory_servers.iter().rev() {
+            let slashed = format!("{}/", directory.trim_end_matches('/'));
+            let mut paths: Vec<String> = Vec::new();
+            if let Some(below) = slashed.strip_prefix(&format!("{root}/")) {
+                paths.push(format!("/{below}"));
+            }
+            for alias in &engine.aliases {
+                let (Some(path), Some(target)) = (alias["path"].as_str(), alias["target"].as_str())
+                else {
+                    continue;
+                };
+                let target = format!("{}/", target.trim_end_matches('/'));
+                let path = path.trim_end_matches('/');
+                if let Some(below) = slashed.strip_prefix(&target) {
+                    paths.push(format!("{path}/{below}"));
+                } else if target.starts_with(&slashed) {
+                    paths.push(format!("{path}/"));
+                }
+            }
+            if paths.is_empty() || directory.contains(['*', '?', '[']) {
+                if let Some(id) = id {
+                    let reason = "one application runs all scripts of the host";
+                    self.report.mark(*id, Status::Changed, reason);
+                }
+                continue;
+            }
+            let application = self.fastcgi(address, directory.trim_end_matches('/'), true);
+            let mut action = files.clone();
+            action["scripts"] = format!("applications/{application}").into();
+            action["htaccess"]["scripts"] = debian::SCRIPTS.into();
+            let patterns: Vec<String> = paths
+                .iter()
+                .flat_map(|path| [path.trim_end_matches('/').to_owned(), format!("{path}*")])
+                .filter(|pattern| !pattern.is_empty())
+                .collect();
+            steps.push(json!({"match": {"uri": patterns}, "action": action}));
+        }
+        steps
+    }
+}
+
+/// Returns a root without variables, as applications have it.
+pub(super) fn plain(root: &str) -> String {
+    let root = root.replace("${dollar}", "$");
+    match root.find("/$host") {
+        Some(end) => root[..end.max(1)].to_owned(),
+        None => root,
+    }
+}
