@@ -19,8 +19,7 @@ pub struct Access {
 /// Reads directives of sections, the last of which has `Require` counts.
 pub fn of(sections: &[Vec<&Node>]) -> Access {
     let all = || sections.iter().flatten();
-    let value =
-        |name: &str| all().filter(|node| node.name == name).next_back().map(|node| node.first());
+    let value = |name: &str| all().rfind(|node| node.name == name).map(|node| node.first());
     let decisive =
         sections.iter().rev().find(|nodes| nodes.iter().any(|node| is_requirement(&node.name)));
     let Some(nodes) = decisive else { return Access::default() };

@@ -98,7 +98,7 @@ impl<'n> Site<'_, 'n> {
                 {
                     let pattern = argument(node).replace("?:", "");
                     let names = pattern.split(|c: char| !c.is_ascii_alphanumeric());
-                    names.filter(|name| (2..=8).contains(&name.len())).for_each(|name| add(name));
+                    names.filter(|name| (2..=8).contains(&name.len())).for_each(&mut add);
                 }
                 _ => {}
             });

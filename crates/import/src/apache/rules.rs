@@ -66,13 +66,9 @@ pub fn effect(group: &Group<'_>, behind: &str) -> Effect {
         Effect::Unknown(steps, reason.to_owned())
     };
     if !is_valid(pattern) {
-        return match refuses(&words) {
-            true => Effect::Unknown(
-                vec![json!({"action": {"return": 403}})],
-                "the expression is not known".into(),
-            ),
-            false => Effect::Unknown(Vec::new(), "the expression is not known".into()),
-        };
+        let steps =
+            if refuses(&words) { vec![json!({"action": {"return": 403}})] } else { Vec::new() };
+        return Effect::Unknown(steps, "the expression is not known".into());
     }
     let alternatives = match conditions(group) {
         Ok(alternatives) => alternatives,

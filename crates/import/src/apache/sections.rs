@@ -152,9 +152,10 @@ impl<'n> Site<'_, 'n> {
             // something of the first name in the root directory. No path of a URL leads there.
             let target = node.words().get(1).cloned().unwrap_or_default();
             let fixed = target.split(['$', '%', '?']).next().unwrap_or_default();
-            let directory = match fixed.len() == target.len() {
-                true => fixed,
-                false => &fixed[..fixed.rfind('/').unwrap_or(0)],
+            let directory = if fixed.len() == target.len() {
+                fixed
+            } else {
+                &fixed[..fixed.rfind('/').unwrap_or(0)]
             };
             let mut names = directory.split('/');
             let (Some(""), Some(first), Some(_)) = (names.next(), names.next(), names.next())

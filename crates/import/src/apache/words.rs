@@ -2,7 +2,7 @@
 
 /// Takes the first word of a line. Quotation marks of either kind may be around it; inside of them,
 /// a backslash escapes a quotation mark or a backslash.
-pub fn take<'a>(line: &'a str) -> (String, &'a str) {
+pub fn take(line: &str) -> (String, &str) {
     let line = line.trim_start();
     let mut word = String::new();
     let mut left = line.char_indices();

@@ -115,11 +115,11 @@ impl<'t> Converter<'_> {
             })
             .collect();
         let all = if has_types { own } else { self.types.clone() };
-        if default_text.is_empty() {
-            if let Some(directive) = default {
-                let reason = "files of an unknown type have the default type of the whole server";
-                self.report.mark(directive.id, Status::Changed, reason);
-            }
+        if default_text.is_empty()
+            && let Some(directive) = default
+        {
+            let reason = "files of an unknown type have the default type of the whole server";
+            self.report.mark(directive.id, Status::Changed, reason);
         }
         let value = self.type_variable(&all, &str::to_owned, default_text);
         merge(action, "response_headers", object([("Content-Type", value.into())]));
