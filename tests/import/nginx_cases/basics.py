@@ -161,6 +161,7 @@ server {
     location /pass/ { auth_basic "Staff only"; auth_basic_user_file /srv/users; alias /srv/www/; }
     location /any/ { satisfy any; allow 127.0.0.1; deny all; auth_basic "x"; auth_basic_user_file /srv/users; alias /srv/www/; }
     location /any2/ { satisfy any; allow 10.0.0.1; deny all; auth_basic "x"; auth_basic_user_file /srv/users; alias /srv/www/; }
+    location /any3/ { satisfy any; deny 10.0.0.1; auth_basic "x"; auth_basic_user_file /srv/users; alias /srv/www/; }
     location /off/ { auth_basic off; alias /srv/www/; }
     location /methods/ { alias /srv/www/; limit_except GET { deny all; } }
     location = /return { deny all; return 200 open; }
@@ -169,7 +170,7 @@ server {
     location /go/ { try_files /nope /inner/a.txt; }
 }
 """, ["GET /closed/a.txt", "GET /local/a.txt", "GET /other/a.txt", "GET /but/a.txt", "GET /mixed/a.txt", "GET /mixed2/a.txt", "GET /pass/a.txt",
-      "GET /pass/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /pass/a.txt | Authorization: Basic YW5uOndyb25n", "GET /any/a.txt", "GET /any2/a.txt",
+      "GET /pass/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /pass/a.txt | Authorization: Basic YW5uOndyb25n", "GET /any/a.txt", "GET /any3/a.txt", "GET /any2/a.txt",
       "GET /any2/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /off/a.txt", "GET /methods/a.txt", "HEAD /methods/a.txt", "POST /methods/a.txt | body=x",
       "DELETE /methods/a.txt", "GET /return", "GET /inner/a.txt", "GET /around/a.txt", "GET /go/x"],
          report={"root": "changed", "alias": "changed"}),

@@ -134,7 +134,8 @@ impl<'t> Converter<'_> {
             };
             steps.push(step(conditions, if rule.allows { free.clone() } else { asked.clone() }));
         }
-        steps.push(step(Object::new(), free));
+        // An address without a rule is neither allowed nor denied.
+        steps.push(step(Object::new(), asked));
         steps
     }
 
