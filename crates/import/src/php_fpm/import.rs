@@ -44,8 +44,10 @@ fn parts(pool: &Pool) -> (Map<String, Value>, Vec<Value>) {
     let root = pool.directory().map_or(USUAL_ROOT.into(), |path| path.to_string_lossy());
     application.insert("root".into(), root.as_ref().into());
     application.entry("limit_extensions").or_insert_with(|| json!(pool.limit_extensions()));
-    let target = target(&pool.name);
-    let mut steps = pool.pages(&target);
+    let name = target(&pool.name);
+    let mut steps = pool.pages(&name);
+    // Only `pass` may have variables.
+    let target = name.replace('$', "${dollar}");
     let paths: BTreeSet<&str> = pool.paths_without_log().into_iter().collect();
     if !paths.is_empty() {
         steps.push(json!({
@@ -62,8 +64,7 @@ fn parts(pool: &Pool) -> (Map<String, Value>, Vec<Value>) {
     (application, steps)
 }
 
-/// Returns the name of an application as `pass` has it.
+/// Returns the target of an application.
 fn target(name: &str) -> String {
-    let name = name.replace('%', "%25").replace('/', "%2F").replace('$', "${dollar}");
-    format!("applications/{name}")
+    format!("applications/{}", name.replace('%', "%25").replace('/', "%2F"))
 }

@@ -287,6 +287,17 @@ fn included_files_are_read_once_and_their_section_stays_open() {
     assert_eq!(told.len(), 6);
 }
 
+#[test]
+fn a_name_with_a_dollar_sign_is_no_variable() {
+    let import =
+        imported("[a$b%/]\nlisten = 9000\npm = static\npm.max_children = 1\nping.path = /ping\n")
+            .unwrap();
+    let steps = &import.document["routes"]["a$b%/"];
+    assert_eq!(steps[0]["action"]["ping"], "applications/a$b%25%2F");
+    assert_eq!(steps[1]["action"]["pass"], "applications/a${dollar}b%25%2F");
+    howdah_config::Config::from_value(import.document).unwrap();
+}
+
 // The files of PHP's own images.
 #[test]
 fn a_pool_of_several_files_has_the_values_of_the_last() {
