@@ -2,6 +2,7 @@
 
 mod action_options;
 mod auth_request;
+mod basic_auth;
 mod error_pages;
 mod geo_databases;
 mod hosting;

@@ -5,7 +5,7 @@ from apache_rows import DENIED, ONE, Case, step
 # {group: the common part of its cases}. Each group is a process of each server.
 GROUPS = {
     "sites": {
-        "modules": "mpm_prefork authz_core authn_core dir mime alias env setenvif headers expires proxy proxy_http autoindex php",
+        "modules": "mpm_prefork authz_core authn_core dir mime alias rewrite env setenvif headers expires proxy proxy_http autoindex php",
         "apache": "",
     },
     "server": {

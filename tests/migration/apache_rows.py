@@ -28,6 +28,13 @@ FILES = {
     "private/sub/b.txt": None, "x.git/config": None, "secret.txt": None, "old.bak": None, "e404.html": None, "e403.html": None,
     "alias/a.txt": None, "alias/sub/b.txt": None, "alias/dir/index.html": None, "conf/steps.json": None,
     "files/.other": "Redirect 302 /files/x /files/y\n", "files/a.txt": None,
+    "aliased/.htaccess": "RewriteEngine On\nRewriteRule ^short$ b.txt [L]\nRewriteRule ^whole$ /blog/b.txt [L]\n"
+                         "RewriteRule ^no/ front.php [L]\nRedirect 301 /blog/moved /blog/b.txt\nRedirect gone /blog/gone\n"
+                         "Header set X-Context %{CONTEXT}e\nRewriteRule ^ - [E=CONTEXT:%{CONTEXT_PREFIX}|%{REQUEST_URI}]\n"
+                         "ErrorDocument 410 /blog/b.txt\n",
+    "aliased/b.txt": None, "aliased/front.php": TELL, "aliased/closed/.htaccess": "Require all denied\n", "aliased/closed/b.txt": None,
+    "aliased/based/.htaccess": "RewriteEngine On\nRewriteBase /blog/based/\nRewriteRule ^short$ b.txt [L]\nRewriteRule ^out$ b.txt [R,L]\n",
+    "aliased/based/b.txt": None,
     "files/.htaccess": "Redirect 302 /files/x /files/z\n",
     "auth/.htaccess": "Require all denied\n", "auth/a.txt": None,
     "info/.htaccess": "Redirect 302 /info/x /info/y\n", "info/a.txt": None,
@@ -207,6 +214,17 @@ CASES = [
          ["GET /files2/a.txt", "GET /files2/sub/b.txt", "GET /files2/dir/", "GET /files2/dir", "GET /files2", "GET /files2x",
           "GET /files2/none", "GET /pictures/a.jpg", "GET /pictures/none.jpg", "GET /users/alias/b.txt", "GET /users/private/b.txt",
           "GET /files2/../a.txt"]),
+    Case("alias-htaccess", "Alias AllowOverride", """
+        DocumentRoot @SRV@/dir
+        Alias /blog @SRV@/aliased
+        <Directory @SRV@/aliased>
+            AllowOverride All
+        </Directory>""",
+         [step(SHARE | {"share": "@SRV@/aliased$uri", "prefix": "/blog", "htaccess": True}, uri=["/blog", "/blog/*"]),
+          step(SHARE | {"share": "@SRV@/dir$uri"})],
+         ["GET /blog/b.txt", "GET /blog/short", "GET /blog/whole", "GET /blog/moved?a=b", "GET /blog/based/short", "GET /blog/based/out",
+          "GET /blog/closed/b.txt", "GET /blog/no/such/page?q", "GET /blog/front.php/info", "GET /blog", "GET /blog?a", "GET /blog/based",
+          "GET /blogs", "GET /blog/../a.txt", "GET /blog/none.txt", "GET /blog/gone"]),
     Case("redirect", "Redirect RedirectMatch RedirectPermanent RedirectTemp RedirectRelative", """
         RedirectRelative On
         Redirect /plain /new

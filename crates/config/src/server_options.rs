@@ -40,7 +40,7 @@ pub(crate) static KEYS: &[Key] = &[
     )
     .default("true")
     .details(
-        "They get `Host`, the fields of `request_headers`, `headers` and `forwarded`, and a \
+        "HTTP servers get `Host`, the fields of `request_headers`, `headers` and `forwarded`, and a \
          `Content-Length` if there is a body (nginx's `proxy_pass_request_headers off`, \
          `fastcgi_pass_request_headers off`)",
     )

@@ -210,4 +210,22 @@ mod tests {
         assert!(refused("~a", "$1").contains("$1"));
         assert!(refused("~(a)", "$nothing").contains("nothing"));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic_or_leaves_the_bounds(
+            expression in "~[ab*+?|()^$.]{0,8}", replacement in "[ab$1-3{}]{0,6}",
+            text in proptest::collection::vec(0u8..=255, 0..60),
+        ) {
+            let variables = DefinedVariables::default();
+            if let Ok(found) = Substitution::parse(&expression, &replacement, &variables) {
+                for all in [false, true] {
+                    let edited = found.apply(&text, all, &|_, _| {});
+                    proptest::prop_assert_eq!(edited.is_some(), found.pattern.matches(&text));
+                    let longest = text.len() + (text.len() + 1) * 3 * (text.len() + 6);
+                    proptest::prop_assert!(edited.unwrap_or_default().len() <= longest);
+                }
+            }
+        }
+    }
 }

@@ -149,9 +149,7 @@ fn is_missing(thread: &UpstreamThread, application: &FastCgiApplication, script:
 /// their own.
 fn without_fields(request: &Request) -> Request {
     let mut bare = request.clone();
-    bare.fields.retain(|name| {
-        name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"host")
-    });
+    bare.fields.retain(|name| name.eq_ignore_ascii_case(b"content-type"));
     bare
 }
 

@@ -171,12 +171,12 @@ CASES = [
                                {"match": {"uri": "/no"}, "action": {"return": 403}}, {"action": WWW}]}}),
     Case("error-page-status", "error_page", """
         root /srv/www; error_page 404 =410 /50x.html; error_page 403 405 =200 /a.txt; error_page 406 =503 @down;
-        location /403 { return 403; } location /406 { return 406; } location @down { return 200 "down\n"; }""",
+        location /403 { return 403; } location /406 { return 406; } location @down { try_files /a.txt =404; }""",
          ["410 GET /nowhere", "200 GET /403", "200 POST /a.txt", "503 GET /406", "410 GET /nowhere | Range: bytes=0-1"],
          routes=[{"action": {"pass": "routes/error-page-status-in", "error_pages": {
              "404": {"action": {"share": "/srv/www/50x.html"}, "status": 410},
              "403": {"action": {"share": "/srv/www/a.txt"}, "status": 200}, "405": {"action": {"share": "/srv/www/a.txt"}, "status": 200},
-             "406": {"action": {"return": 200, "body": "down\n"}, "status": 503}}}}],
+             "406": {"action": {"share": "/srv/www/a.txt"}, "status": 503}}}}],
          document={"routes": {"error-page-status-in": [
              {"match": {"uri": "/403"}, "action": {"return": 403}}, {"match": {"uri": "/406"}, "action": {"return": 406}},
              {"action": WWW}]}}, body=True),

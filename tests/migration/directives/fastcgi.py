@@ -67,6 +67,13 @@ def fcgi(name, **more):
 
 
 CASES = [
+    Case("pass-request", "fastcgi_pass_request_body fastcgi_pass_request_headers", f"""
+        root /srv/php; location = /all.php {{ fastcgi_pass_request_headers off; {PASS} }}
+        location = /reply.php {{ fastcgi_pass_request_body off; {PASS} }}""",
+         [differing_parameters("GET /all.php?a=b | X-Own: 1 | Cookie: c=d | Accept: x/y"), "200 POST /reply.php | body=abc", "200 GET /reply.php"],
+         routes=[{"match": {"uri": "/all.php"}, "action": {"pass": "applications/pass-request", "pass_request_headers": False}},
+                 {"action": {"pass": "applications/pass-request", "pass_request_body": False}}],
+         document={"applications": {"pass-request": FPM}}, files=FILES),
     Case("fastcgi", "fastcgi_pass fastcgi_param fastcgi_split_path_info fastcgi_pass_header", f"""
         root /srv/php; location ~ ^(.+?\\.php)(/.*)?$ {{ fastcgi_split_path_info ^(.+?\\.php)(/.*)$; {PASS} fastcgi_param PATH_INFO $fastcgi_path_info;
             fastcgi_param SITE "blog $host"; fastcgi_param PHP_VALUE "user_agent=mine"; fastcgi_param SERVER_NAME $host; }}

@@ -198,6 +198,8 @@ fn rows() -> Vec<Row> {
             .makes("/routes/a/0/action/limit/0/bandwidth", json!(9000)),
         Row::of_site("value_file", "/sites/a/environment/A/file", json!("/secret"))
             .makes("/applications/a/environment/A", json!("s3cret")),
+        Row::of_site("value_file", "/sites/a/environment/A/env", json!("B"))
+            .makes("/applications/a/environment/A", json!({"env": "B"})),
         Row::of_site("site_logs", "/sites/a/logs/access", json!("/log"))
             .makes("/routes/a/0/action/access_log", json!("/log")),
         Row::of_site("site_logs", "/sites/a/logs/error", json!("/errors"))
