@@ -299,7 +299,7 @@ MORE = [
 """}),
     Case("nextcloud", """<VirtualHost *:80>
   ServerName cloud.test
-  DocumentRoot /srv/cloud/
+  DocumentRoot /srv/cloud
   <Directory /srv/cloud/>
     Require all granted
     AllowOverride All

@@ -13,7 +13,8 @@ from apache_cases import Case  # noqa: E402
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 
 # Cases that are about something that a configuration of a host cannot say, or about files that these trees do not have.
-LEFT_OUT = {"include", "error-log", "global-log", "no-links", "all-links", "request-headers", "trailers", "path-info"}
+LEFT_OUT = {"include", "error-log", "global-log", "no-links", "all-links", "request-headers", "trailers", "path-info",
+            "alias-htaccess"}
 FRAME = """<VirtualHost *:80>
 ServerName {name}.test
 DocumentRoot /srv/rows
