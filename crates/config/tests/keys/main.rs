@@ -15,8 +15,10 @@ use serde_json::Value;
 
 /// Keys that are read as absent, which another part of the server takes for the default; and one
 /// that a preset of the example document sets.
-const ABSENT: [(&str, &str); 8] = [
+const ABSENT: [(&str, &str); 10] = [
     ("action", "intercept_errors"),
+    ("action", "pass_request_body"),
+    ("action", "pass_request_headers"),
     ("application", "limit_extensions"),
     ("cache", "heuristic"),
     ("cache", "memory"),
