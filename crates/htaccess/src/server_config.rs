@@ -200,6 +200,16 @@ impl Matcher {
     }
 }
 
+/// Returns the error in directives of the server's configuration, a line each.
+pub fn check(directives: &str) -> Result<(), Broken> {
+    compile_base(directives, b"/", &Base::default()).map(drop)
+}
+
+/// Returns the error in an expression of a section or an alias.
+pub fn check_expression(expression: &str) -> Result<(), Broken> {
+    pattern(expression).map(drop)
+}
+
 fn pattern(text: &str) -> Result<Pattern, Broken> {
     Pattern::new(text.as_bytes(), false)
         .map_err(|reason| Broken::new(format!("the expression {text} is not valid: {reason}")))

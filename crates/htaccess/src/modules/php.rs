@@ -9,6 +9,9 @@ use crate::directive::{Arguments, Directive, Override, Place};
 pub struct Config {
     /// Names and values in the order of the first mention.
     pub settings: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names of the settings of the server's configuration, which those of a `.htaccess` do not
+    /// replace.
+    admin: Vec<Vec<u8>>,
 }
 
 impl ModuleConfig for Config {
@@ -17,14 +20,21 @@ impl ModuleConfig for Config {
     fn merged(&self, child: &Config) -> Config {
         let mut merged = self.clone();
         for (name, value) in &child.settings {
-            merged.set(name, value);
+            merged.set(name, value, child.admin.contains(name));
         }
         merged
     }
 }
 
 impl Config {
-    fn set(&mut self, name: &[u8], value: &[u8]) {
+    fn set(&mut self, name: &[u8], value: &[u8], is_admin: bool) {
+        let is_of_admin = self.admin.iter().any(|known| known == name);
+        if is_of_admin && !is_admin {
+            return;
+        }
+        if is_admin && !is_of_admin {
+            self.admin.push(name.to_vec());
+        }
         match self.settings.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value.to_vec(),
             None => self.settings.push((name.to_vec(), value.to_vec())),
@@ -60,14 +70,14 @@ pub const DIRECTIVES: &[Directive] = &[
         arguments: Arguments::Two,
         class: Override::NONE,
         usage: "PHP Value Modifier (Admin)",
-        apply: value,
+        apply: admin_value,
     },
     Directive {
         name: "php_admin_flag",
         arguments: Arguments::Two,
         class: Override::NONE,
         usage: "PHP Flag Modifier (Admin)",
-        apply: flag,
+        apply: admin_flag,
     },
     Directive {
         name: "php_flag",
@@ -79,15 +89,33 @@ pub const DIRECTIVES: &[Directive] = &[
 ];
 
 fn value(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
-    let value = if words[1].eq_ignore_ascii_case(b"none") { b"" } else { words[1] };
-    config.of_mut::<Config>().set(words[0], value);
+    config.of_mut::<Config>().set(words[0], text(words[1]), false);
+    Ok(())
+}
+
+fn admin_value(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
+    config.of_mut::<Config>().set(words[0], text(words[1]), true);
     Ok(())
 }
 
 fn flag(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
-    let is_on = words[1].eq_ignore_ascii_case(b"on") || words[1] == b"1";
-    config.of_mut::<Config>().set(words[0], if is_on { b"1" } else { b"0" });
+    config.of_mut::<Config>().set(words[0], switch(words[1]), false);
     Ok(())
+}
+
+fn admin_flag(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
+    config.of_mut::<Config>().set(words[0], switch(words[1]), true);
+    Ok(())
+}
+
+/// Returns the value of a `php_value`; `none` stands for the empty one.
+fn text(word: &[u8]) -> &[u8] {
+    if word.eq_ignore_ascii_case(b"none") { b"" } else { word }
+}
+
+/// Returns the value of a `php_flag`.
+fn switch(word: &[u8]) -> &'static [u8] {
+    if word.eq_ignore_ascii_case(b"on") || word == b"1" { b"1" } else { b"0" }
 }
 
 #[cfg(test)]
@@ -97,7 +125,7 @@ mod tests {
     fn config(lines: &[[&str; 2]]) -> Config {
         let mut config = Config::default();
         for [name, value] in lines {
-            config.set(name.as_bytes(), value.as_bytes());
+            config.set(name.as_bytes(), value.as_bytes(), false);
         }
         config
     }
@@ -106,6 +134,24 @@ mod tests {
     fn a_setting_replaces_that_of_the_directory_above() {
         let merged = config(&[["a", "1"], ["b", "1"]]).merged(&config(&[["b", "2"], ["c", "3"]]));
         assert_eq!(merged, config(&[["a", "1"], ["b", "2"], ["c", "3"]]));
+    }
+
+    /// Scenario: the administrator has turned PHP off for a directory of uploads, and a visitor has
+    /// uploaded a `.htaccess`.
+    #[test]
+    fn a_setting_of_the_administrator_is_not_replaced_by_another_one() {
+        let mut server = Config::default();
+        server.set(b"engine", b"0", true);
+        server.set(b"engine", b"1", false);
+        let merged = server.merged(&config(&[["engine", "1"], ["a", "2"]]));
+        assert!(!merged.runs_scripts());
+        assert_eq!(merged.settings.len(), 2);
+        let mut below = Config::default();
+        below.set(b"engine", b"1", true);
+        assert!(merged.merged(&below).runs_scripts());
+        assert!(
+            !merged.merged(&Config::default()).merged(&config(&[["engine", "1"]])).runs_scripts()
+        );
     }
 
     #[test]

@@ -167,6 +167,9 @@ impl Server<'_> {
 
     /// Adds the sections of the server's configuration for a directory.
     fn add_sections(&self, directory: &[u8], chain: &mut Arc<DirConfig>, reads_files: &mut bool) {
+        if self.site.own.has_no_directories() {
+            return;
+        }
         for (section, reads) in self.site.own.of_directory(directory) {
             self.world.explain(&|| format!("a section applies to {}", lossy(directory)));
             *chain = self.site.merges.merge(chain, section);

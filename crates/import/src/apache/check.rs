@@ -3,29 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use howdah_htaccess::allow::Allow;
-use howdah_htaccess::engine::{Base, compile, debian_directives};
-use howdah_htaccess::registry;
+use howdah_htaccess::engine::debian_directives;
+use howdah_htaccess::{registry, server_config};
 
 use super::tree::Node;
 use super::words;
 
-fn base() -> &'static Base {
-    static BASE: OnceLock<Base> = OnceLock::new();
-    BASE.get_or_init(|| {
-        let list = vec!["php_admin_value".to_owned(), "php_admin_flag".to_owned()];
-        Base { allow: Allow { list, ..Allow::all() }, ..Base::default() }
-    })
-}
-
 /// Returns what is wrong with lines of directives; `None` if nothing is.
 pub fn problem(lines: &[String]) -> Option<String> {
-    let text = lines.join("\n");
-    let compiled = compile(text.as_bytes(), b"", b"/", base(), &|_| false);
-    // The message begins with ": line 1: ".
-    compiled.err().map(|broken| match broken.message.split_once("line ") {
-        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text).to_owned(),
-        None => broken.message,
+    // The message begins with "base: line 1: ".
+    server_config::check(&lines.join("\n")).err().map(|broken| {
+        match broken.message.split_once("line ") {
+            Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text).to_owned(),
+            None => broken.message,
+        }
     })
 }
 
