@@ -188,6 +188,16 @@ pub struct HtaccessAlias {
 default_of_reader!(Htaccess, Htaccess::read_object);
 
 impl HtaccessAlias {
+    /// Returns true if the target is a file by its name: the path, which is none of directories, has
+    /// the same ending. Names of directories, such as `/srv/example.org`, may have dots, too.
+    fn is_file(&self) -> bool {
+        fn ending(path: &str) -> Option<&str> {
+            Some(path.rsplit('/').next()?.rsplit_once('.')?.1)
+        }
+        let path = self.path.strip_suffix('$').unwrap_or(&self.path);
+        ending(&self.target).is_some_and(|own| ending(path) == Some(own))
+    }
+
     /// Returns the directory that all files of the alias are in, or its file, without a slash at the
     /// end; empty for the root directory.
     pub fn root(&self) -> &str {
@@ -214,13 +224,12 @@ impl Htaccess {
     }
 
     /// Returns the files and directories outside of the root that the document names. True stands
-    /// for a directory; the name of a file has a dot.
+    /// for a directory.
     pub(crate) fn elsewhere(&self) -> Vec<(PathBuf, bool)> {
         let files = self.password_files().map(|file| (file.into(), false));
         let aliases = self.aliases.iter().map(|alias| {
             let root = alias.root();
-            let name = root.rsplit('/').next().unwrap_or_default();
-            (if root.is_empty() { "/".into() } else { root.into() }, !name.contains('.'))
+            (if root.is_empty() { "/".into() } else { root.into() }, !alias.is_file())
         });
         files.chain(aliases).collect()
     }

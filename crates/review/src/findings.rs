@@ -10,8 +10,9 @@ use super::site_file;
 use howdah_config::{ActionKind, Config, Htaccess};
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
-use howdah_htaccess::handler_name;
 use howdah_htaccess::parse::review::{Line, Review, review};
+use howdah_htaccess::world::Broken;
+use howdah_htaccess::{handler_name, server_config};
 
 /// Maximum size of a file that is read, in bytes; that of the server.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -33,6 +34,9 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
     let Found { files, is_complete, unreadable } = search_for_review(root, &settings.file);
     let mut lines = Vec::new();
     let mut add = |kind: &str, text: &str| lines.push(format!("{kind}{}", one_line(text)));
+    for error in of_document(settings) {
+        add(ERROR, &format!("{}: {error}; all requests get 500", root.display()));
+    }
     for file in &files {
         let shown = file.display();
         add(FILE, "");
@@ -70,6 +74,27 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
         add(NOTE, &format!("{}: not all files were looked at: there are too many", root.display()));
     }
     lines.join("\n")
+}
+
+/// Returns the errors in the directives, sections and aliases of the document.
+fn of_document(settings: &Htaccess) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut add = |place: &str, result: Result<(), Broken>| {
+        if let Err(broken) = result {
+            errors.push(format!("\"{place}\" of \"htaccess\": {}", broken.message));
+        }
+    };
+    add("directives", server_config::check(&settings.directives.join("\n")));
+    for section in &settings.sections {
+        add("sections", server_config::check(&section.directives.join("\n")));
+        if section.kind.ends_with("_match") {
+            add("sections", server_config::check_expression(&section.pattern));
+        }
+    }
+    for alias in settings.aliases.iter().filter(|alias| alias.is_expression) {
+        add("aliases", server_config::check_expression(&alias.path));
+    }
+    errors
 }
 
 /// Returns lines about files that are not read, below document roots and shares without `htaccess`:
@@ -226,6 +251,23 @@ mod tests {
         let found = findings(&root, &Htaccess::default());
         assert!(found.contains("is not followed"), "{found}");
         assert!(!found.contains("Linux"), "{found}");
+    }
+
+    #[test]
+    fn a_mistake_in_directives_of_the_document_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let document = serde_json::json!({"routes": [{"action": {"share": "/srv$uri", "htaccess": {
+            "directives": ["Header set X-A b", "Heder set X-A b"],
+            "sections": [{"location_match": "^/(a", "directives": "Require all denied"}],
+            "aliases": [{"match": "^/[", "target": "/srv"}],
+        }}}]});
+        let config = howdah_config::Config::from_value(document).unwrap();
+        let (_, settings) = config.htaccess_roots().into_iter().next().unwrap();
+        let found = findings(directory.path(), settings);
+        assert_eq!(found.lines().count(), 3, "{found}");
+        assert!(found.contains("line 2") && found.contains("Heder"), "{found}");
+        assert!(found.contains("^/(a") && found.contains("\"aliases\""), "{found}");
+        assert!(!findings(directory.path(), &Htaccess::default()).contains(ERROR));
     }
 
     #[test]
