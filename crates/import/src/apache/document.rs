@@ -199,11 +199,14 @@ fn sockets(
         }
     }
     if !facts.is_main {
-        // Debian listens on 80 and 443; a host with another port has a socket for it somewhere.
+        // Debian listens on 80 and 443 of all addresses. A host with another port has a socket for
+        // it somewhere: on its own address, since nothing says that others are open.
+        let said: Vec<u16> = sockets.iter().map(|socket| socket.port).collect();
         for address in hosts.iter().flat_map(|host| &host.addresses) {
             let port = address.port.unwrap_or(80);
-            if !sockets.iter().any(|socket| socket.port == port) {
-                add(&mut sockets, Socket { ip: None, port });
+            let ip = address.ip.filter(|_| !matches!(port, 80 | 443));
+            if !said.contains(&port) {
+                add(&mut sockets, Socket { ip, port });
             }
         }
     }

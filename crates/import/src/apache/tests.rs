@@ -171,6 +171,18 @@ fn hosts_that_no_socket_has_are_not_needed() {
 }
 
 #[test]
+fn a_host_with_an_address_and_a_port_of_its_own_opens_no_others() {
+    let listeners = |text: &str| {
+        let document = of(text).document;
+        document["listeners"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(listeners("<VirtualHost 127.0.0.1:8080>\n</VirtualHost>\n"), ["127.0.0.1:8080"]);
+    assert_eq!(listeners("<VirtualHost 127.0.0.1:80>\n</VirtualHost>\n"), ["*:80"]);
+    let both = "<VirtualHost 127.0.0.1:81>\n</VirtualHost>\n<VirtualHost *:81>\n</VirtualHost>\n";
+    assert_eq!(listeners(both), ["*:81"]);
+}
+
+#[test]
 fn documents_are_accepted() {
     for text in [
         host(""),
