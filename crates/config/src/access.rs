@@ -101,9 +101,9 @@ pub struct BasicAuth {
 /// Users that may enter, of those whose password is right.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Members {
-    /// Their names.
+    /// Names of users that may enter whatever their groups.
     pub users: Vec<String>,
-    /// The file of groups.
+    /// File of groups, in Apache's format.
     pub groups_file: Option<PathBuf>,
     /// Groups whose members may enter, in lower case.
     pub groups: Vec<String>,

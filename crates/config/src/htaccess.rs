@@ -164,22 +164,22 @@ pub struct Htaccess {
 /// A member of `sections`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HtaccessSection {
-    /// The kind of the pattern, as its key.
+    /// Key of the pattern: `directory`, `directory_match`, `location` or `location_match`.
     pub kind: &'static str,
-    /// Path or expression.
+    /// Path, or a regular expression for the keys with `_match`.
     pub pattern: String,
-    /// Directives.
+    /// Directives of Apache, a line each.
     pub directives: Vec<String>,
-    /// Whether `.htaccess` files are read.
+    /// True if `.htaccess` files are read, false if not; `None` leaves the setting of the directory above.
     pub files: Option<bool>,
 }
 
 /// A member of `aliases`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HtaccessAlias {
-    /// Path or expression.
+    /// Path of URLs, or a regular expression of such paths.
     pub path: String,
-    /// The path is an expression.
+    /// True if `path` is a regular expression.
     pub is_expression: bool,
     /// Absolute path of the files.
     pub target: String,

@@ -55,7 +55,7 @@ pub enum SectionKind {
 pub struct Section {
     /// Kind of the pattern.
     pub kind: SectionKind,
-    /// Path or expression.
+    /// Path, or a regular expression for the kinds with `Match`.
     pub pattern: String,
     /// Directives, as in a `.htaccess`.
     pub directives: String,

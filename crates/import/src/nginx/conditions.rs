@@ -25,11 +25,11 @@ pub struct Condition {
 /// A comparison of a text with patterns, the first of which that matches counts.
 #[derive(Debug)]
 pub struct Test {
-    /// The text.
+    /// The text that is compared, with variables.
     pub subject: Template,
-    /// Patterns, and whether the condition holds.
+    /// Patterns in the grammar of a document, each with true if the condition holds for its texts.
     pub patterns: Vec<(String, bool)>,
-    /// Whether it holds for all other texts.
+    /// True if the condition holds for texts that no pattern matches.
     pub otherwise: bool,
 }
 

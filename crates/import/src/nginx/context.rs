@@ -17,9 +17,9 @@ pub enum Kind {
     Forced,
     /// `~` and `~*`; `None` if the expression has no equivalent.
     Regex {
-        /// The expression.
+        /// The expression in the syntax of Howdah.
         expression: Option<Expression>,
-        /// One that matches at least as much.
+        /// An expression that matches at least as much.
         superset: Option<Expression>,
     },
     /// `@`
@@ -29,24 +29,24 @@ pub enum Kind {
 /// A location.
 #[derive(Debug)]
 pub struct Location<'t> {
-    /// Its directive.
+    /// The directive `location`.
     pub directive: &'t Directive,
-    /// How its name is compared.
+    /// How the name is compared with the path.
     pub kind: Kind,
-    /// Its name, without the sign.
+    /// Name of the location, without the sign in front.
     pub name: String,
-    /// Locations within it.
+    /// Locations within this location.
     pub inner: Vec<Rc<Location<'t>>>,
-    /// Its directives and those around it.
+    /// Directives of the location, and those that it inherits.
     pub scope: Scope<'t>,
 }
 
 /// A server.
 #[derive(Debug)]
 pub struct Site<'t> {
-    /// Its directive.
+    /// The directive `server`.
     pub directive: &'t Directive,
-    /// Its directives and those around it.
+    /// Directives of the server, and those that it inherits.
     pub scope: Scope<'t>,
     /// Name of its routes.
     pub name: String,

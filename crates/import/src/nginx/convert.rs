@@ -27,13 +27,13 @@ pub enum Origin {
 /// An application of the document.
 #[derive(Debug)]
 pub struct Application {
-    /// Its name.
+    /// Name in the document.
     pub name: String,
-    /// Its origin.
+    /// The pool or server that the application stands for.
     pub origin: Origin,
-    /// Members but those of its targets.
+    /// Members of the application without `targets`.
     pub base: Object,
-    /// Its targets by name.
+    /// Targets of the application by name.
     pub targets: Vec<(String, Object)>,
     /// Routes of internal redirects of the sites that use it.
     pub sites: Vec<String>,

@@ -15,17 +15,17 @@ use crate::{Error, Id, Report, Source};
 /// A directive with its place in the tree.
 #[derive(Debug, Clone)]
 pub struct Directive {
-    /// Its entry in the report.
+    /// Entry of the directive in the report.
     pub id: Id,
     /// The file as it was read.
     pub file: Rc<Path>,
-    /// The line on which it begins.
+    /// Line on which the directive begins, from 1.
     pub line: u32,
-    /// Its name.
+    /// Name of the directive, such as `listen`.
     pub name: String,
-    /// Its arguments, without quotation marks.
+    /// Arguments of the directive, without quotation marks.
     pub args: Vec<String>,
-    /// The directives in its block.
+    /// Directives in the block; `None` for a directive that ends with a semicolon.
     pub block: Option<Vec<Directive>>,
 }
 

@@ -19,9 +19,9 @@ pub struct State {
 /// The last regular expression that matched, and the text that it was compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Captures {
-    /// The text.
+    /// The text that the expression was compared with.
     pub subject: Template,
-    /// The expression.
+    /// The regular expression, in the syntax of Howdah.
     pub expression: Expression,
     /// The expression is that of the step, so that its groups have their own names.
     pub is_direct: bool,
