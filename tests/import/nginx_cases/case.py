@@ -23,4 +23,4 @@ class Case:
     is_tls: bool = False
     is_loose: bool = False  # The report is not compared.
     log: str = ""  # A file below /var/log/ whose lines are compared.
-    more: dict = field(default_factory=dict)
+    losses: list = field(default_factory=list)  # See LOSSES.

@@ -51,7 +51,7 @@ server {
     location /by/ { proxy_cache_bypass $arg_fresh; proxy_no_cache $arg_fresh; proxy_pass http://10.0.0.1:8080; add_header X-Cache $upstream_cache_status; }
 }
 """, ["GET /x", "GET /x", "GET /y", "GET /no/x", "GET /by/x", "GET /by/x?fresh=1", "GET /by/x"], fields="x-cache", body=False,
-         report={"proxy_cache_path": "changed", "proxy_cache one": "changed", "add_header": "changed"}),
+         report={"proxy_cache_path": "changed", "proxy_cache one": "changed"}),
     Case("addresses", """
 server { listen @PORT@; server_name a.test; return 200 a; }
 server { listen @PORT@; server_name b.test; location / { allow 127.0.0.0/24; deny all; return 200 b; } location /x { deny 10.0.0.5/8; proxy_pass http://10.0.0.1:8080; } }
@@ -102,12 +102,18 @@ server {
     location /arg/ { auth_basic $by_argument; alias /srv/www/; }
     location /both/ { auth_basic Staff; allow 127.0.0.1; deny all; alias /srv/www/; location /both/open/ { auth_basic off; allow all; alias /srv/www/; } }
     location /none/ { auth_basic Staff; deny all; alias /srv/www/; }
-    location /var/ { auth_basic Staff; auth_basic_user_file /srv/users-$host; alias /srv/www/; }
+    location /var/ { auth_basic Staff; auth_basic_user_file /srv/htpasswd/$host; alias /srv/www/; }
+    location /quoted/ { auth_basic "The \\"staff\\" of $arg_who"; alias /srv/www/; }
+    location /any/ { satisfy any; deny all; auth_basic $by_argument; alias /srv/www/; }
+    location /near/ { satisfy any; allow 127.0.0.1; deny all; auth_basic $by_argument; alias /srv/www/; }
     location /try/ { auth_basic Staff; try_files $uri /a.txt; }
 }
-""", ["~GET /map/a.txt", "GET /arg/a.txt?open=1", "~GET /arg/a.txt", "GET /both/a.txt", "GET /both/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /both/open/a.txt", "GET /none/a.txt",
-      "GET /none/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "~GET /var/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /try/x", "GET /try/x | Authorization: Basic YW5uOnNlY3JldA=="],
-         report={"root": "changed", "alias": "changed", "auth_basic $": "changed", "auth_basic_user_file": "not converted", "auth_basic Staff": "not converted"}),
+""", ["GET /map/a.txt", "GET /arg/a.txt?open=1", "GET /arg/a.txt", "GET /arg/a.txt?open=1 | Authorization: Basic eA==", "GET /both/a.txt", "GET /both/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /both/open/a.txt", "GET /none/a.txt",
+      "GET /none/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /var/a.txt | Authorization: Basic YW5uOnNlY3JldA==",
+      "GET /var/a.txt", "GET /var/a.txt | Host: none.test | Authorization: Basic YW5uOnNlY3JldA==", "~GET /quoted/a.txt", "~GET /quoted/a.txt?who=ann", "GET /any/a.txt", "~GET /any/a.txt?open=1", "GET /near/a.txt", "GET /near/a.txt?open=1",
+      "GET /try/x", "GET /try/x | Authorization: Basic YW5uOnNlY3JldA=="],
+         report={"root": "changed", "alias": "changed", "auth_basic_user_file": "changed", "auth_basic $": "changed", "auth_basic The": "changed"},
+         files={"htpasswd/site.test": "ann:$apr1$ca6gXBAM$xn0zHYElBGTGB/lIsmlE50\n"}),
     Case("error-of-access", """
 server {
     listen @PORT@; root /srv/www; error_page 403 /50x.html; error_page 401 /b.txt;

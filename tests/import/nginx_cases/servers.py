@@ -78,12 +78,12 @@ server {
     location ~* \\.(bak|config|sql|fla|psd|ini|log|sh|inc|swp|dist)$ { deny all; }
     location ~ ^/(?:config|lib)(?:$|/) { return 404; }
     location = /xmlrpc.php { deny all; access_log off; log_not_found off; }
-    location / { secure_link $arg_h; }
+    location / { auth_delay 1s; }
 }
 """, ["GET /.env", "GET /.well-known/a", "GET /x.sql", "GET /public/x.sql", "GET /x.bak", "GET /config/a", "GET /config", "GET /configs.txt", "GET /xmlrpc.php", "~GET /a.js",
       "~GET /a.min.js", "GET /a.txt", "GET /sub/.git/config"],
          files={f"www/{name}": "secret" for name in (".env", ".well-known/a", "x.sql", "public/x.sql", "x.bak", "config/a", "configs.txt", "xmlrpc.php", "a.js", "a.min.js", "sub/.git/config")},
-         report={"root": "changed", "location ~ (?<!min)": "not converted", "deny all": "not converted", "secure_link": "not converted"}),
+         report={"root": "changed", "location ~ (?<!min)": "not converted", "deny all": "not converted", "auth_delay": "not converted"}),
 ]
 CASES.append(Case("expires-by-type", """
 map $sent_http_content_type $time { default 1y; "" off; ~*image/svg\\+xml 1w; ~*text/html epoch; ~*json epoch; application/pdf 1h; ~*xml 2h; }

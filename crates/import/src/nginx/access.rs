@@ -1,11 +1,10 @@
 //! Who may send requests: addresses, passwords, other actions that check them, and limits.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::context::Place;
 use super::convert::Converter;
 use super::options::{Answer, merge};
-use super::reader::Directive;
 use super::state::State;
 use super::steps::{object, only_action, step};
 use super::variables::Object;
@@ -45,34 +44,24 @@ impl<'t> Converter<'_> {
             }
             None => false,
         };
-        let has_login = password.is_some() || request.is_some();
         let mut login = Object::new();
-        if let Some((_, auth)) = &password {
-            login.insert("basic_auth".to_owned(), auth.clone());
+        if let Some(mut auth) = password {
+            if is_any && !rules.is_empty() && auth.remove("if").is_some() {
+                // An address that is denied would be let in without a password.
+                for directive in place.scope.all("auth_basic") {
+                    let reason = "beside addresses and \"satisfy any\", a realm of \"off\" asks for a password, too";
+                    self.report.mark(directive.id, Status::Changed, reason);
+                }
+            }
+            login.insert("basic_auth".to_owned(), auth.into());
         }
         if let Some(request) = request {
             login.insert("auth_request".to_owned(), request);
         }
-        if is_any && has_login && !rules.is_empty() {
+        if is_any && !login.is_empty() && !rules.is_empty() {
             return self.any_of(place, state, &rules, (checks, login), inner);
         }
-        let unless = password.and_then(|(unless, _)| unless);
-        match unless {
-            Some(unless) if !login.is_empty() => {
-                // The realm can be "off", which asks for no password.
-                let mut open = checks.clone();
-                let mut all = Vec::new();
-                let closed = self.checked(place, state, &rules, &mut checks, login, inner.clone());
-                let free = self.checked(place, state, &rules, &mut open, Object::new(), inner);
-                all.push(step(
-                    object([("if", format!("${unless}").into())]),
-                    self.pass_to(&self.place_hint(place, "free"), free),
-                ));
-                all.extend(closed);
-                all
-            }
-            _ => self.checked(place, state, &rules, &mut checks, login, inner),
-        }
+        self.checked(place, state, &rules, &mut checks, login, inner)
     }
 
     fn checked(
@@ -227,82 +216,6 @@ impl<'t> Converter<'_> {
             rules.push(Rule { allows: directive.name == "allow", address });
         }
         (rules, is_known)
-    }
-
-    /// Returns `basic_auth`, and the name of a variable that is set if no password is asked for.
-    fn basic_auth(
-        &mut self,
-        place: &Place<'t>,
-        state: &State,
-    ) -> Result<Option<(Option<String>, Value)>, ()> {
-        let Some(directive) = place.scope.one("auth_basic") else {
-            for file in place.scope.all("auth_basic_user_file") {
-                self.report.mark(file.id, Status::NotNeeded, "no auth_basic holds here");
-            }
-            return Ok(None);
-        };
-        if directive.arg(0) == "off" {
-            self.report.converted(directive.id);
-            for file in place.scope.all("auth_basic_user_file") {
-                self.report.mark(file.id, Status::NotNeeded, "no auth_basic holds here");
-            }
-            return Ok(None);
-        }
-        let Some(file) = place.scope.one("auth_basic_user_file") else {
-            self.report.mark(
-                directive.id,
-                Status::NotNeeded,
-                "without auth_basic_user_file nginx asks for no password",
-            );
-            return Ok(None);
-        };
-        let refuse = |converter: &mut Self, directive: &Directive, reason: &str| {
-            converter.report.mark(
-                directive.id,
-                Status::NotConverted,
-                format!("{reason}; requests are refused (403)"),
-            );
-        };
-        let name = match self.value(file.arg(0), place, state) {
-            Ok(name) => name,
-            Err(reason) => {
-                refuse(self, file, &reason);
-                return Err(());
-            }
-        };
-        let Some(name) = name.constant() else {
-            refuse(self, file, "the name of the file of users has variables");
-            return Err(());
-        };
-        let users = self.whole_path(name);
-        self.report.converted(file.id);
-        let realm = match self.value(directive.arg(0), place, state) {
-            Ok(realm) => realm,
-            Err(reason) => {
-                refuse(self, directive, &reason);
-                return Err(());
-            }
-        };
-        if let Some(text) = realm.constant() {
-            let plain: String = text
-                .chars()
-                .filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\'))
-                .collect();
-            if plain == text {
-                self.report.converted(directive.id);
-            } else {
-                self.report.mark(directive.id, Status::Changed, "the realm is without characters other than printable ASCII, quotation marks and backslashes");
-            }
-            return Ok(Some((None, json!({ "realm": plain, "users_file": users }))));
-        }
-        let definition = json!({ "map": realm.render(), "values": { "~^off$": "1" } });
-        let unless = self.define("without_password", definition);
-        self.report.mark(
-            directive.id,
-            Status::Changed,
-            "the realm has variables; browsers see \"Restricted\"",
-        );
-        Ok(Some((Some(unless), json!({ "users_file": users }))))
     }
 
     fn auth_request(&mut self, place: &Place<'t>, state: &State) -> Result<Option<Value>, ()> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use super::context::Place;
+use super::context::{Kind, Place};
 use super::convert::{Converter, directory_of};
 use super::grammar::{self, Context};
 use super::listen::Listen;
@@ -326,32 +326,65 @@ impl Converter<'_> {
         for (application, name, mut sites) in wanted {
             sites.dedup();
             let Some(first) = sites.first() else { continue };
+            let of_sites: Vec<&Server<'_>> = servers
+                .iter()
+                .filter(|server| sites.contains(&server.site.internal_entry()))
+                .collect();
             let route = if sites.iter().all(|site| site == first) {
                 format!("routes/{first}")
             } else {
                 // The host tells which server the request is for.
-                let of_sites: Vec<&Server<'_>> = servers
-                    .iter()
-                    .filter(|server| sites.contains(&server.site.internal_entry()))
-                    .collect();
                 let steps = self.hosts(&of_sites, 0, true);
                 format!("routes/{}", self.add_route("internal-redirects", steps))
             };
-            match application {
-                Some(number) => {
-                    self.applications[number]
-                        .base
-                        .insert("internal_redirect".to_owned(), route.into());
-                }
-                None => {
-                    if let Some(upstream) =
-                        self.upstreams.get_mut(&name).and_then(Value::as_object_mut)
-                    {
-                        upstream.insert("internal_redirect".to_owned(), route.into());
-                    }
+            let named = self.named_redirects(&of_sites);
+            let members = match application {
+                Some(number) => Some(&mut self.applications[number].base),
+                None => self.upstreams.get_mut(&name).and_then(Value::as_object_mut),
+            };
+            if let Some(members) = members {
+                members.insert("internal_redirect".to_owned(), route.into());
+                if !named.is_empty() {
+                    members.insert("named_redirects".to_owned(), named.into());
                 }
             }
         }
+    }
+
+    /// Returns the routes of the named locations of servers that use one application or upstream.
+    fn named_redirects(&mut self, servers: &[&Server<'_>]) -> Object {
+        let mut routes: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for server in servers {
+            let site = &server.site;
+            for location in site.locations.iter().filter(|other| other.kind == Kind::Named) {
+                let route = self.named_route(&site.name, &location.name, "");
+                if self.routes.contains_key(&route) {
+                    let of_name = routes.entry(location.name.clone()).or_default();
+                    of_name.insert(site.internal_entry(), route);
+                }
+            }
+        }
+        let mut redirects = Object::new();
+        for (name, of_sites) in routes {
+            let route = match (servers, of_sites.first_key_value()) {
+                ([_], Some((_, route))) => route.clone(),
+                _ => {
+                    let mut steps = self.hosts(servers, 0, true);
+                    for action in steps.iter_mut().filter_map(|step| step.get_mut("action")) {
+                        let entry =
+                            action["pass"].as_str().and_then(|pass| pass.strip_prefix("routes/"));
+                        *action = match entry.and_then(|entry| of_sites.get(entry)) {
+                            Some(route) => json!({ "pass": format!("routes/{route}") }),
+                            // The server has no location of this name.
+                            None => json!({ "return": 500 }),
+                        };
+                    }
+                    self.add_route("named-redirects", steps)
+                }
+            };
+            redirects.insert(name, format!("routes/{route}").into());
+        }
+        redirects
     }
 
     /// Gives directives that no conversion has looked at their status.

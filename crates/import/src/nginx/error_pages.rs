@@ -77,7 +77,7 @@ impl<'t> Converter<'_> {
                 json!({ "action": { "return": code, "location": text }, "keep_status": false }),
             );
         }
-        let mut action = if target.starts_with('@') {
+        let action = if target.starts_with('@') {
             self.report.mark(directive.id, Status::Changed, "the page is asked for with GET and without a body; nginx keeps both for a named location");
             self.named(place, state, target)?
         } else if value.beginning().starts_with('/') {
@@ -89,23 +89,17 @@ impl<'t> Converter<'_> {
         } else {
             return Err("the page begins with a variable".to_owned());
         };
-        let mut keeps = true;
+        let mut page = object([("action", action.into())]);
         match status {
             None => {}
-            Some("" | "200") => keeps = false,
-            Some(code) => {
-                let code: u16 = code.parse().map_err(|_| format!("\"{code}\" is no status"))?;
-                let reason = format!(
-                    "the response has the status {code} without the page; a page has the status of its own error or that of its own response"
-                );
-                self.report.mark(directive.id, Status::Changed, reason);
-                action = object([("return", code.into())]);
-                keeps = false;
+            Some("" | "200") => {
+                page.insert("keep_status".to_owned(), false.into());
             }
-        }
-        let mut page = object([("action", action.into())]);
-        if !keeps {
-            page.insert("keep_status".to_owned(), false.into());
+            Some(code) => {
+                let code = code.parse::<u16>().ok().filter(|code| (200..600).contains(code));
+                let code = code.ok_or("the status of the page is not between 200 and 599")?;
+                page.insert("status".to_owned(), code.into());
+            }
         }
         Ok(page.into())
     }

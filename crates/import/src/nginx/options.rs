@@ -35,21 +35,6 @@ const FURTHER_TYPES: [&str; 8] = [
     "text/xml",
 ];
 
-/// Fields that a document cannot set.
-const RESERVED: [&str; 4] = ["content-length", "transfer-encoding", "connection", "date"];
-
-/// Fields whose several values may stand in one, with commas.
-const LISTS: [&str; 8] = [
-    "cache-control",
-    "vary",
-    "link",
-    "allow",
-    "access-control-allow-headers",
-    "access-control-allow-methods",
-    "access-control-expose-headers",
-    "server-timing",
-];
-
 impl<'t> Converter<'_> {
     /// Adds the options of a place to an action that answers requests.
     pub fn add_options(
@@ -59,10 +44,7 @@ impl<'t> Converter<'_> {
         state: &State,
         answer: Answer,
     ) {
-        let fields = self.response_headers(place, state, answer, action);
-        if !fields.is_empty() {
-            merge(action, "response_headers", fields);
-        }
+        self.response_headers(place, state, answer, action);
         let pages = self.error_pages(place, state);
         if !pages.is_empty() {
             action.insert("error_pages".to_owned(), pages.into());
@@ -82,135 +64,6 @@ impl<'t> Converter<'_> {
             self.type_of_files(action, place);
             self.links(action, place);
         }
-    }
-
-    fn response_headers(
-        &mut self,
-        place: &Place<'t>,
-        state: &State,
-        answer: Answer,
-        action: &Object,
-    ) -> Object {
-        let mut fields = Object::new();
-        let directives = place.scope.all("add_header");
-        for directive in &directives {
-            let name = directive.arg(0);
-            let is_always = directive.arg(2) == "always";
-            if directive.args.len() == 3 && !is_always {
-                self.report.mark(
-                    directive.id,
-                    Status::NotConverted,
-                    "its third argument is not \"always\"",
-                );
-                continue;
-            }
-            // nginx adds a field to these statuses alone.
-            let status = action.get("return").and_then(Value::as_u64).unwrap_or(200);
-            if !is_always && !matches!(status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308) {
-                self.report.mark(
-                    directive.id,
-                    Status::NotNeeded,
-                    "the status of this response never has the field",
-                );
-                continue;
-            }
-            if let Some(field) =
-                super::variables::checked_field(directive.arg(1).trim_start_matches('$'), place)
-            {
-                if field.replace('_', "-").eq_ignore_ascii_case(name) {
-                    self.report.converted(directive.id);
-                } else {
-                    self.report.mark(
-                        directive.id,
-                        Status::NotConverted,
-                        "a field of the check is sent under its own name alone",
-                    );
-                }
-                continue;
-            }
-            let value = match self.value(directive.arg(1), place, state) {
-                Ok(value) => value,
-                Err(reason) => {
-                    self.report.mark(directive.id, Status::NotConverted, reason);
-                    continue;
-                }
-            };
-            if value.constant() == Some("")
-                && !matches!(name.to_ascii_lowercase().as_str(), "last-modified" | "etag")
-            {
-                self.report.mark(
-                    directive.id,
-                    Status::NotNeeded,
-                    "a field without a value is not sent",
-                );
-                continue;
-            }
-            if RESERVED.contains(&name.to_ascii_lowercase().as_str()) || !is_field_name(name) {
-                self.report.mark(directive.id, Status::NotConverted, "this field cannot be set");
-                continue;
-            }
-            let mut text = value.render();
-            let is_same = |other: &str| other.eq_ignore_ascii_case(name);
-            let former = fields
-                .iter()
-                .find(|(other, _)| is_same(other))
-                .map(|(key, value)| (key.clone(), value.clone()));
-            let mut key = name.to_owned();
-            if let Some((former_key, former)) = former {
-                let before =
-                    former.get("value").unwrap_or(&former).as_str().unwrap_or_default().to_owned();
-                if before == text {
-                    self.report.mark(
-                        directive.id,
-                        Status::Changed,
-                        "the field is sent once; nginx sends it twice",
-                    );
-                    continue;
-                }
-                if !LISTS.contains(&name.to_ascii_lowercase().as_str()) {
-                    self.report.mark(
-                        directive.id,
-                        Status::NotConverted,
-                        "a response has one field of a name; the first one is sent",
-                    );
-                    continue;
-                }
-                self.report.mark(
-                    directive.id,
-                    Status::Changed,
-                    "values of one field are joined with a comma; nginx sends two fields",
-                );
-                text = format!("{before}, {text}");
-                key = former_key;
-            }
-            let removes = text.is_empty();
-            let value: Value = if removes { Value::Null } else { text.into() };
-            let value = if is_always { json!({ "value": value, "always": true }) } else { value };
-            fields.insert(key, value);
-            if answer == Answer::Passed {
-                let reason =
-                    "a field of this name that the application sends is replaced; nginx sends both";
-                self.report.mark(directive.id, Status::Changed, reason);
-            } else {
-                self.report.converted(directive.id);
-            }
-        }
-        if answer == Answer::Own && action.contains_key("body") {
-            let has_type = fields.keys().any(|key| key.eq_ignore_ascii_case("content-type"));
-            if let (false, Some(content_type)) = (has_type, self.type_of_text(place)) {
-                fields.insert(
-                    "Content-Type".to_owned(),
-                    json!({ "value": content_type, "always": true }),
-                );
-            }
-        }
-        if let Some(etag) = place.scope.one("etag") {
-            self.report.converted(etag.id);
-            if etag.arg(0).eq_ignore_ascii_case("off") && answer == Answer::File {
-                fields.insert("ETag".to_owned(), Value::Null);
-            }
-        }
-        fields
     }
 
     fn expires(&mut self, action: &mut Object, place: &Place<'t>, state: &State, answer: Answer) {
@@ -497,11 +350,4 @@ fn shortest(seconds: u64) -> String {
         }
     }
     format!("{seconds}s")
-}
-
-fn is_field_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

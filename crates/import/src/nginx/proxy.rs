@@ -16,14 +16,15 @@ use super::variables::{Object, Reason};
 use crate::Status;
 
 /// A server that requests are passed to.
-struct Destination {
+pub struct Destination {
     /// Without TLS or with it.
-    is_tls: bool,
+    pub is_tls: bool,
     /// The name in the directive, with its port.
-    authority: String,
+    pub authority: String,
     /// The path and query behind it.
-    path: Option<Template>,
-    has_variables: bool,
+    pub path: Option<Template>,
+    /// The directive has variables.
+    pub has_variables: bool,
 }
 
 impl<'t> Converter<'_> {
@@ -174,107 +175,6 @@ impl<'t> Converter<'_> {
         Ok(tls.into())
     }
 
-    fn redirects(
-        &mut self,
-        destination: &Destination,
-        place: &Place<'t>,
-        state: &State,
-        options: &mut Object,
-    ) {
-        let scheme = if destination.is_tls { "https" } else { "http" };
-        let own = format!("{scheme}://{}", destination.authority);
-        let default = || match (&destination.path, place.prefix()) {
-            (Some(path), prefix) if !destination.has_variables && !prefix.is_empty() => {
-                path.constant().map(|path| (format!("{own}{path}"), prefix.to_owned()))
-            }
-            _ => Some((format!("{own}/"), "/".to_owned())),
-        };
-        let directives = place.scope.all("proxy_redirect");
-        let mut replacements = Object::new();
-        if directives.is_empty()
-            && let Some((from, to)) = default()
-        {
-            replacements.insert(from, to.into());
-        }
-        for directive in directives {
-            match directive.args.as_slice() {
-                [word] if word == "off" => {
-                    self.report.converted(directive.id);
-                    options.insert("rewrite_location".to_owned(), false.into());
-                    return;
-                }
-                [word] if word == "default" => {
-                    self.report.converted(directive.id);
-                    if let Some((from, to)) = default() {
-                        replacements.insert(from, to.into());
-                    }
-                }
-                [from, to] if !from.starts_with('~') => {
-                    match (self.value(from, place, state), self.value(to, place, state)) {
-                        (Ok(from), Ok(to)) if from.constant().is_some() => {
-                            self.report.converted(directive.id);
-                            replacements.insert(from.render(), to.render().into());
-                        }
-                        (Ok(_), Ok(_)) => self.report.mark(
-                            directive.id,
-                            Status::NotConverted,
-                            "the text to replace has variables",
-                        ),
-                        (Err(reason), _) | (_, Err(reason)) => {
-                            self.report.mark(directive.id, Status::NotConverted, reason)
-                        }
-                    }
-                }
-                _ => self.report.mark(
-                    directive.id,
-                    Status::NotConverted,
-                    "redirects are not replaced by a regular expression",
-                ),
-            }
-        }
-        // Without a path of its own, the server's address is removed in any case.
-        let is_plain = self.upstream_block(&destination.authority).is_none()
-            && replacements.len() == 1
-            && replacements.get(&format!("{own}/")).and_then(Value::as_str) == Some("/");
-        if !is_plain && !replacements.is_empty() {
-            options.insert("rewrite_location".to_owned(), replacements.into());
-        }
-    }
-
-    fn cookies(&mut self, place: &Place<'t>, state: &State, options: &mut Object) {
-        for (name, key) in
-            [("proxy_cookie_domain", "cookie_domain"), ("proxy_cookie_path", "cookie_path")]
-        {
-            let mut replacements = Object::new();
-            for directive in place.scope.all(name) {
-                match directive.args.as_slice() {
-                    [word] if word == "off" => self.report.converted(directive.id),
-                    [from, to] if !from.starts_with('~') => {
-                        match (self.value(from, place, state), self.value(to, place, state)) {
-                            (Ok(from), Ok(to)) if from.constant().is_some() => {
-                                self.report.converted(directive.id);
-                                replacements.insert(from.render(), to.render().into());
-                            }
-                            _ => self.report.mark(
-                                directive.id,
-                                Status::NotConverted,
-                                "the text to replace has variables",
-                            ),
-                        }
-                    }
-                    _ => self.report.mark(
-                        directive.id,
-                        Status::NotConverted,
-                        "cookies are not changed by a regular expression",
-                    ),
-                }
-            }
-            if !replacements.is_empty() {
-                options.insert(key.to_owned(), replacements.into());
-            }
-        }
-    }
-
     /// Returns the header fields that the server gets.
     fn request_fields(
         &mut self,
@@ -366,6 +266,19 @@ impl<'t> Converter<'_> {
             }
             self.report.converted(directive.id);
             if directive.arg(0).eq_ignore_ascii_case("off") {
+                action.insert(key.to_owned(), false.into());
+            }
+        }
+        for key in ["pass_request_headers", "pass_request_body"] {
+            let Some(directive) = scope.one(&format!("{family}_{key}")) else { continue };
+            let is_off = directive.arg(0).eq_ignore_ascii_case("off");
+            if is_php && is_off {
+                let reason = "PHP runs in the server itself, and gets the whole request";
+                self.report.mark(directive.id, Status::NotConverted, reason);
+                continue;
+            }
+            self.report.converted(directive.id);
+            if is_off {
                 action.insert(key.to_owned(), false.into());
             }
         }

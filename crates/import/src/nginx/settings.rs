@@ -255,11 +255,7 @@ impl<'t> Converter<'_> {
                     list.extend(entry.args.iter().map(|ending| Value::from(format!(".{ending}"))));
                 }
             }
-            self.report.mark(
-                block.id,
-                Status::Changed,
-                "files with other endings than these get the types that Howdah knows for them",
-            );
+            self.report.converted(block.id);
         }
         // An ending has one type: the last one.
         let mut seen = std::collections::BTreeSet::new();
@@ -286,6 +282,10 @@ impl<'t> Converter<'_> {
                 self.types
                     .insert(ending.trim_start_matches('.').to_ascii_lowercase(), name.clone());
             }
+        }
+        if !blocks.is_empty() || !self.is_part {
+            // A list of nginx replaces the one that is built in.
+            files.insert("builtin_types".to_owned(), false.into());
         }
         if !by_type.is_empty() {
             files.insert("mime_types".to_owned(), by_type.into());

@@ -160,9 +160,14 @@ impl Template {
                         }
                         _ => false,
                     };
-                    let text =
-                        if is_followed { format!("${{{name}}}") } else { format!("${name}") };
-                    out.push_str(&text);
+                    // A name with digits is written in braces; a number is that of a group.
+                    let has_digits =
+                        name.len() > 1 && name.bytes().any(|byte| byte.is_ascii_digit());
+                    if is_followed || has_digits {
+                        out.push_str(&format!("${{{name}}}"));
+                    } else {
+                        out.push_str(&format!("${name}"));
+                    }
                 }
             }
         }
@@ -181,6 +186,8 @@ mod tests {
         template.push_text("b");
         assert_eq!(template.render(), "/a${dollar}${uri}b");
         assert_eq!(Template::variable("uri").render(), "$uri");
+        assert_eq!(Template::variable("arg_md5").render(), "${arg_md5}");
+        assert_eq!(Template::variable("1").render(), "$1");
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn what_closes_and_cannot_be_said_is_closed() {
         "location / { if ($geoip_country_code = XX) { return 403; } }",
         "location / { auth_ldap \"x\"; }",
         "location / { allow some.host; deny all; }",
-        "location / { auth_basic x; auth_basic_user_file /etc/$host; }",
+        "location / { auth_basic x; auth_basic_user_file $host/users; }",
         "location / { proxy_pass http://$http_x; }",
         "location / { uwsgi_pass 127.0.0.1:1; }",
         "location / { access_by_lua_block { if x then return \"}\" end } }",

@@ -161,6 +161,7 @@ impl Converter<'_> {
                 return Err(format!("${name} is known in the location of a proxy_pass alone"));
             }
             "invalid_referer" => self.invalid_referer(place)?,
+            "secure_link" => self.secure_link(place, state)?,
             "nginx_version" => Template::text("1.22.1"),
             "pipe" => Template::text("."),
             // There is neither early data nor HTTP/3.
@@ -287,10 +288,6 @@ pub fn built_in_of(as_written: &str) -> Option<Template> {
         if let Some(rest) =
             name.strip_prefix(prefix).filter(|rest| !rest.is_empty() && is_name(rest))
         {
-            // Names of variables have no digits.
-            if rest.bytes().any(|byte| byte.is_ascii_digit()) {
-                return None;
-            }
             // Names of cookies and arguments keep their case, which counts in Howdah.
             let rest = as_written.get(prefix.len()..).unwrap_or(rest);
             return Some(Template::variable(&format!("{other}{rest}")));
