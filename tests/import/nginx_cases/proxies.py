@@ -1,5 +1,7 @@
 """Other servers."""
 
+from directives.variables import hexed, signed
+
 from .case import Case
 
 CASES = [
@@ -62,6 +64,59 @@ server {
     location /with-user/ { auth_request /check; auth_request_set $user $upstream_http_x_user; proxy_set_header X-User $user; proxy_pass http://10.0.0.2:8080; }
 }
 """, ["GET /private/a.txt", "GET /private/a.txt | Reply: 401", "GET /private/a.txt | Reply: 403", "GET /check", "~GET /with-user/x | Reply-Field: X-User=ann"],
+         report={"root": "changed", "alias": "changed"}),
+    Case("fields-beside", """
+server {
+    listen @PORT@; root /srv/www;
+    add_header X-Two a; add_header X-Two b; add_header Link "<$arg_a>" always; add_header X-None $arg_b;
+    location / { proxy_hide_header X-Secret; proxy_pass http://10.0.0.1:8080; }
+    location /hidden/ { proxy_hide_header X-Secret; add_header X-Secret own; add_header x-secret more; proxy_pass http://10.0.0.1:8080; }
+    location /mixed/ { add_header X-Two a; add_header x-two "" always; add_header X-Two c always; add_header ETag $arg_e; proxy_pass http://10.0.0.1:8080; }
+    location /files/ { alias /srv/www/; add_header Vary Origin; add_header Vary Accept; add_header Last-Modified ""; }
+    location = /text { add_header Cache-Control "max-age=1"; add_header Cache-Control public; return 200 text; }
+    location /timed/ { alias /srv/www/; expires 1h; add_header Cache-Control public; add_header Cache-Control immutable; }
+}
+""", ["GET /x?a=b", "GET /x | Reply: 404 | Reply-Field: X-Two=own", "GET /x | Reply-Field: X-Two=own | Reply-Field: X-Secret=s | Reply-Field: Link=l",
+      "GET /hidden/x | Reply-Field: X-Secret=s", "GET /hidden/x | Reply-Field: X-Secret=s | Reply: 404", "GET /mixed/x | Reply-Field: X-Two=own",
+      "GET /mixed/x?e=f | Reply: 404 | Reply-Field: ETag=e", "GET /mixed/x?e=f | Reply-Field: ETag=e",
+      "GET /files/a.txt", "GET /text", "GET /timed/a.txt"], fields="x-two x-none x-secret link vary",
+         report={"alias": "changed"}),
+    Case("rewritten-fields", """
+server {
+    listen @PORT@; root /srv/www;
+    location / { proxy_redirect ~^http://a\\.test(?<rest>/.*)$ https://$host$rest; proxy_redirect http://b.test/ /b/; proxy_cookie_flags ~^s secure samesite=lax;
+        proxy_cookie_flags odd*name httponly; proxy_cookie_path ~*^/APP(.*) $1; proxy_cookie_domain ~(?!no). x.test; proxy_pass http://10.0.0.1:8080; }
+    location /off/ { proxy_redirect off; proxy_cookie_flags off; proxy_pass http://10.0.0.1:8080; }
+    location /bare/ { proxy_pass_request_headers off; proxy_pass http://10.0.0.1:8080; }
+}
+""", ["GET / | Reply: 302 | Reply-Field: Location=http://a.test/x?y", "GET / | Reply: 302 | Reply-Field: Location=http://b.test/x",
+      "GET / | Reply-Field: Set-Cookie=sid=1; Path=/app/x", "GET / | Reply-Field: Set-Cookie=odd*name=1", "GET / | Reply-Field: Set-Cookie=oddxname=1",
+      "GET /off/ | Reply: 302 | Reply-Field: Location=http://a.test/x", "GET /bare/x | X-Own: a | Cookie: b=c"],
+         report={"proxy_cookie_domain": "not converted"}),
+    Case("error-page-statuses", """
+server {
+    listen @PORT@; root /srv/www; error_page 404 =410 /b.txt; error_page 403 =200 /none; error_page 405 =503 @down;
+    location /no/ { return 403; } location /up/ { proxy_intercept_errors on; proxy_pass http://10.0.0.1:8080; }
+    location @down { return 404; }
+}
+""", ["GET /nowhere", "GET /no/", "~POST /a.txt", "GET /up/x | Reply: 404", "GET /up/x | Reply: 403", "GET /nowhere | Range: bytes=0-1"],
+         report={"root": "changed", "error_page 405": "changed"}),
+    Case("named-redirects", """
+upstream shared { server 10.0.0.1:8080; }
+server { listen @PORT@; server_name a.test; location / { proxy_pass http://shared; } location @files { root /srv/www; } location @only { return 202; } }
+server { listen @PORT@; server_name b.test; location / { proxy_pass http://shared; } location @files { return 201; } }
+server { listen @PORT@; server_name c.test; location / { proxy_pass http://10.0.0.2:8080; } location @files { internal; root /srv/other; } }
+""", [f"GET /a.txt | Host: {host}.test | Reply-Field: X-Accel-Redirect={name}" for host in "abc" for name in ("@files", "@only")
+      if (host, name) != ("c", "@only")] + ["~GET /a.txt | Host: c.test | Reply-Field: X-Accel-Redirect=@only"]),
+    Case("signed-links", """
+server {
+    listen @PORT@; root /srv/www;
+    location /dl/ { alias /srv/www/; secure_link $arg_h; secure_link_md5 "$uri$remote_addr word"; if ($secure_link = "") { return 403; } }
+    location /s/ { secure_link_secret wo$rd; if ($secure_link = "") { return 403; } rewrite ^ /$secure_link break; }
+    location /open/ { secure_link $arg_h; alias /srv/www/; if ($secure_link) { return 204; } }
+}
+""", [f"GET /dl/a.txt?h={signed('/dl/a.txt127.0.0.1 word')}", f"GET /dl/b.txt?h={signed('/dl/a.txt127.0.0.1 word')}", "GET /dl/a.txt",
+      f"GET /s/{hexed('a.txtwo$rd')}/a.txt", "GET /s/x/a.txt", "GET /s/", "GET /open/a.txt?h=x"],
          report={"root": "changed", "alias": "changed"}),
     Case("limits", """
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;

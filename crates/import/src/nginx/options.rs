@@ -110,20 +110,7 @@ impl<'t> Converter<'_> {
         } else {
             self.report.converted(directive.id);
         }
-        // A field Cache-Control beside the time would replace it.
-        let own =
-            action.get("response_headers").and_then(|fields| fields.get("Cache-Control")).cloned();
-        let own = own.as_ref().map(|value| value.get("value").unwrap_or(value));
-        if let Some(text) = own.and_then(Value::as_str).filter(|text| !text.contains('$')) {
-            action.insert("cache_control".to_owned(), text.into());
-            if let Some(fields) = action.get_mut("response_headers").and_then(Value::as_object_mut)
-            {
-                fields.remove("Cache-Control");
-                if fields.is_empty() {
-                    action.remove("response_headers");
-                }
-            }
-        }
+        keep_cache_control(action);
     }
 
     /// Returns times by media type for a map of the type of the response.
@@ -304,6 +291,40 @@ pub fn body_size(text: &str) -> u64 {
         Some(0) => UNLIMITED,
         Some(size) => size.min(UNLIMITED),
         None => DEFAULT_BODY_SIZE,
+    }
+}
+
+/// Lets a field `Cache-Control` of an action stand beside that of its `expires`, which it would
+/// replace otherwise.
+fn keep_cache_control(action: &mut Object) {
+    const NAME: &str = "Cache-Control";
+    let Some(fields) = action.get_mut("response_headers").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let Some(key) = fields.keys().find(|key| key.eq_ignore_ascii_case(NAME)).cloned() else {
+        return;
+    };
+    let Some(field) = fields.get_mut(&key) else { return };
+    let text = field.get("value").unwrap_or(field).as_str().map(str::to_owned);
+    match text.filter(|text| !text.contains('$')) {
+        Some(text) => {
+            fields.shift_remove(&key);
+            if fields.is_empty() {
+                action.remove("response_headers");
+            }
+            action.insert("cache_control".to_owned(), text.into());
+        }
+        None => match field {
+            Value::Object(change) => {
+                change.insert("mode".to_owned(), "add".into());
+            }
+            Value::Array(changes) if changes.iter().all(Value::is_object) => {
+                for change in changes.iter_mut().filter_map(Value::as_object_mut) {
+                    change.insert("mode".to_owned(), "add".into());
+                }
+            }
+            value => *value = json!({ "value": value.take(), "mode": "add" }),
+        },
     }
 }
 
