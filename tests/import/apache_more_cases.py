@@ -32,6 +32,12 @@ FPM_REQUESTS = get("/", "/tell.php?a=b", "/tell.php/path/info?x", "/none.php", "
 NO_SCRIPT = {"GET /none.php site.test": (404, 404)}  # the text is that of PHP-FPM
 DENIED = [f"GET /app/users site.test{field}" for field in ("", " | Authorization: Basic YW5uYTp3cm9uZw==")]
 
+# No password, two that are right, and a wrong one.
+USERS = ("", " | Authorization: Basic YW5uYTpzZWNyZXQ=", " | Authorization: Basic Ym9iOnNlY3JldA==", " | Authorization: Basic YW5uYTp3cm9uZw==")
+# These differ in the charset of the realm.
+REFUSED_USERS = [f"GET {target} site.test{USERS[number]}" for target, numbers in (("/ann", (0, 2, 3)), ("/bob", (0, 1, 3)), ("/group", (0, 2, 3)))
+                 for number in numbers]
+
 MORE = [
     Case("fpm-handler", host(GRANTED + FPM + "SetEnv POOL here\n"), FPM_REQUESTS, modules="proxy proxy_fcgi", fpm=POOL, but=NO_SCRIPT),
     Case("fpm-joined", host(GRANTED + FPM), FPM_REQUESTS, modules="proxy proxy_fcgi", fpm=POOL, but=NO_SCRIPT, joins=True),
@@ -97,6 +103,55 @@ MORE = [
           "GET /app/users site.test | Authorization: Basic YW5uYTp3cm9uZw=="],
          modules="proxy proxy_http", backend=True, etc={"users": "anna:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"},
          statuses={"Require expr": "not converted", "AuthName": "changed"}, but={one: (401, 401) for one in DENIED}),
+    Case("proxy-changed-fields", host(GRANTED + """
+    ProxyAddHeaders Off
+    ProxyPass /app/ http://127.0.0.1:3000/app/
+    Header edit Set-Cookie ^(.*)$ "$1; Secure"
+    Header add Set-Cookie own=1
+    Header append X-New a
+    Header append X-New b
+    Header setifempty Content-Type text/x-other
+    Header setifempty X-Empty full
+    Header always set X-Always one
+    Header always append X-Always two
+    Header edit* X-New a(,?) c$1
+    Header unset X-Powered-By"""), get("/app/x", "/app/cookie", "/app/status/404", "/app/status/500"),
+         modules="proxy proxy_http", backend=True),
+    Case("proxy-users", host(GRANTED + """
+    ProxyAddHeaders Off
+    ProxyPreserveHost On
+    ProxyPass / http://127.0.0.1:3000/
+    <Location /ann>
+        AuthType Basic
+        AuthName "Costs 5$"
+        AuthUserFile /etc/apache2/users
+        Require user anna
+    </Location>
+    <Location /bob>
+        AuthType Basic
+        AuthName Users
+        AuthUserFile /etc/apache2/users
+        Require user bob "carl two"
+    </Location>
+    <Location /group>
+        AuthType Basic
+        AuthName Users
+        AuthUserFile /etc/apache2/users
+        AuthGroupFile /etc/apache2/groups
+        <RequireAny>
+            Require group admins
+            Require user nobody
+        </RequireAny>
+    </Location>
+    <Location /none>
+        AuthType Basic
+        AuthName Users
+        AuthUserFile /etc/apache2/users
+        Require group staff
+    </Location>"""), [f"GET {target} site.test{field}" for target in ("/ann", "/bob", "/group", "/none/x") for field in USERS], modules="proxy proxy_http auth_basic authn_core authn_file authz_user authz_groupfile", backend=True,
+         etc={"users": "anna:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\nbob:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n", "groups": "admins: anna\n"},
+         statuses={"Require group staff": "not converted", "Require user": "converted", "Require group admins": "converted"},
+         but={one: (401, 401) for one in REFUSED_USERS} | {f"GET /none/x site.test{field}": (401, 403) for field in USERS}),
     Case("proxy-location", host(GRANTED + """
     <Location /api>
         ProxyPass http://127.0.0.1:3000/v1

@@ -42,7 +42,9 @@ pub fn of(sections: &[Vec<&Node>]) -> Access {
     if requirements.is_empty() {
         return access;
     }
-    let Alternatives { is_open, addresses, excluded, users } = alternatives;
+    let Alternatives { is_open, addresses, excluded, users, names, groups } = alternatives;
+    let takes_all = users;
+    let users = users || !names.is_empty() || !groups.is_empty();
     let is_any = value("satisfy").is_some_and(|word| word.eq_ignore_ascii_case("any"));
     if is_any && is_old && users {
         let problem = "addresses or passwords are not alternatives here".to_owned();
@@ -59,9 +61,22 @@ pub fn of(sections: &[Vec<&Node>]) -> Access {
             let problem = "addresses or passwords are not alternatives here".to_owned();
             return Access { is_denied: true, problem: Some(problem), ..Access::default() };
         }
-        let mut auth = Map::from_iter([("users_file".to_owned(), Value::from(file))]);
+        let literal = |text: String| Value::from(text.replace('$', "${dollar}"));
+        let mut auth = Map::from_iter([("users_file".to_owned(), literal(file))]);
         if let Some(realm) = value("authname") {
-            auth.insert("realm".into(), realm.into());
+            auth.insert("realm".into(), literal(realm));
+        }
+        // Of alternatives, one that takes every user leaves nothing to the others.
+        if !takes_all && !names.is_empty() {
+            auth.insert("users".into(), names.into());
+        }
+        if !takes_all && !groups.is_empty() {
+            let Some(file) = value("authgroupfile") else {
+                let problem = "Require group needs an AuthGroupFile".to_owned();
+                return Access { is_denied: true, problem: Some(problem), ..Access::default() };
+            };
+            auth.insert("groups_file".into(), file.into());
+            auth.insert("groups".into(), groups.into());
         }
         access.members.insert("basic_auth".into(), auth.into());
     } else if !is_open {
@@ -92,6 +107,10 @@ struct Alternatives {
     addresses: Vec<String>,
     excluded: Vec<String>,
     users: bool,
+    /// Names of `Require user`.
+    names: Vec<String>,
+    /// Names of `Require group`.
+    groups: Vec<String>,
 }
 
 impl Alternatives {
@@ -126,6 +145,8 @@ impl Alternatives {
             ["all", "granted"] => self.is_open = true,
             ["all", "denied"] => {}
             ["valid-user"] => self.users = true,
+            ["user", _, ..] => self.names.extend(words.into_iter().skip(1)),
+            ["group", _, ..] => self.groups.extend(words.into_iter().skip(1)),
             ["ip" | "local", ..] => self.addresses.extend(addresses(&words)?),
             _ => return Err(format!("Require {} is not known for other servers", node.arguments)),
         }

@@ -1,5 +1,6 @@
 //! `Header` and `RequestHeader` for requests that are passed to other servers.
 
+use howdah_config::{Pattern, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::{Report, Status};
@@ -7,17 +8,23 @@ use crate::{Report, Status};
 use super::scope::mark;
 use super::tree::Node;
 
+/// Changes of the fields of one name.
+#[derive(Default)]
+struct Changes {
+    /// Changes of the fields that the other server sends.
+    own: Vec<Map<String, Value>>,
+    /// Values of `always`, which Apache keeps apart: they are sent beside the others.
+    always: Vec<String>,
+}
+
 /// Adds fields to an action that passes requests to another server. What cannot be said is marked.
 pub fn of_proxied(nodes: &[&Node], action: &mut Map<String, Value>, report: &mut Report) {
-    let mut response = Map::new();
+    let mut response: Vec<(String, Changes)> = Vec::new();
     let mut request = Map::new();
     for node in nodes {
         let done = match node.name.as_str() {
             "header" => response_field(&node.words(), &mut response),
             "requestheader" => request_field(&node.words(), &mut request),
-            "setenv" | "setenvif" | "setenvifnocase" | "browsermatch" | "browsermatchnocase" => {
-                continue;
-            }
             _ => continue,
         };
         if let Err(reason) = done {
@@ -29,6 +36,8 @@ pub fn of_proxied(nodes: &[&Node], action: &mut Map<String, Value>, report: &mut
             );
         }
     }
+    let response: Map<String, Value> =
+        response.into_iter().filter_map(|(name, changes)| Some((name, changes.value()?))).collect();
     for (name, members) in [("response_headers", response), ("request_headers", request)] {
         if !members.is_empty() {
             action.insert(name.into(), members.into());
@@ -36,37 +45,131 @@ pub fn of_proxied(nodes: &[&Node], action: &mut Map<String, Value>, report: &mut
     }
 }
 
-fn response_field(words: &[String], fields: &mut Map<String, Value>) -> Result<(), String> {
+fn response_field(words: &[String], fields: &mut Vec<(String, Changes)>) -> Result<(), String> {
     let lower = |index: usize| words.get(index).map(|word| word.to_ascii_lowercase());
-    let first = usize::from(matches!(lower(0).as_deref(), Some("always" | "onsuccess")));
+    let table = lower(0).filter(|word| matches!(word.as_str(), "always" | "onsuccess"));
+    let first = usize::from(table.is_some());
     let action = lower(first).unwrap_or_default();
     let Some(name) = words.get(first + 1) else { return Err("a name is missing".into()) };
     let name = name.trim_end_matches(':');
-    let rest = &words[first + 2..];
-    // Without `always`, Apache leaves out only pages of its own.
-    let set = |value: Value| json!({"value": value, "always": true});
-    match (action.as_str(), rest) {
-        ("set", [value]) | ("add" | "append" | "merge" | "setifempty", [value])
-            if action == "set" || !fields.contains_key(name) && !is_joined(name) =>
-        {
-            let value = text(value)?;
-            fields.insert(name.to_owned(), set(value.into()));
-            Ok(())
+    let rest = words.get(first + 2..).unwrap_or_default();
+    if let [_, .., last] | [last] = rest
+        && (last.starts_with("env=") || last.eq_ignore_ascii_case("early") || rest.len() > 1)
+        && (!action.starts_with("edit") || rest.len() != 2)
+    {
+        return Err("fields of other servers' responses have no conditions".into());
+    }
+    let place = fields.iter().position(|(known, _)| known.eq_ignore_ascii_case(name));
+    let place = place.unwrap_or_else(|| {
+        fields.push((name.to_owned(), Changes::default()));
+        fields.len() - 1
+    });
+    let Some((_, changes)) = fields.get_mut(place) else { return Ok(()) };
+    let is_always = table.as_deref() == Some("always");
+    if is_always { changes.always(&action, rest) } else { changes.own(&action, rest) }
+}
+
+impl Changes {
+    /// Adds a change of the fields that the other server sends.
+    fn own(&mut self, action: &str, rest: &[String]) -> Result<(), String> {
+        let change = match (action, rest) {
+            ("unset", []) => {
+                self.own.clear();
+                json!({ "value": null })
+            }
+            ("set", [value]) => {
+                let value = text(value)?;
+                self.own.clear();
+                json!({ "value": value })
+            }
+            ("add" | "append", [value]) => json!({ "value": text(value)?, "mode": action }),
+            ("setifempty", [value]) => json!({ "value": text(value)?, "mode": "default" }),
+            ("edit" | "edit*", [expression, replacement]) => {
+                let edit = format!("~{expression}");
+                if Pattern::parse(&edit, Subject::Header).is_err() {
+                    return Err(format!("\"{expression}\" is no regular expression here"));
+                }
+                let value = replacement_text(replacement)?;
+                let mut change = json!({ "edit": edit, "value": value });
+                if action == "edit*" {
+                    change["all"] = true.into();
+                }
+                change
+            }
+            _ => {
+                return Err(format!("Header {action} is not known for responses of other servers"));
+            }
+        };
+        self.own.extend(change.as_object().cloned());
+        Ok(())
+    }
+
+    /// Changes the values that are sent beside those of the other server.
+    fn always(&mut self, action: &str, rest: &[String]) -> Result<(), String> {
+        match (action, rest) {
+            ("unset", []) => self.always.clear(),
+            ("set", [value]) => self.always = vec![text(value)?],
+            ("add", [value]) => self.always.push(text(value)?),
+            ("setifempty", [value]) if self.always.is_empty() => self.always.push(text(value)?),
+            ("setifempty", [_]) => {}
+            ("append", [value]) => {
+                let value = text(value)?;
+                match self.always.first_mut() {
+                    Some(first) => *first = format!("{first}, {value}"),
+                    None => self.always.push(value),
+                }
+            }
+            // Apache looks for fields of this table alone, which the other server's are not in.
+            ("edit" | "edit*", [_, _]) if self.always.is_empty() => {}
+            _ => return Err(format!("Header always {action} is not known here")),
         }
-        ("unset", []) => {
-            fields.insert(name.to_owned(), set(Value::Null));
-            Ok(())
+        Ok(())
+    }
+
+    /// Returns the member of `response_headers`; `None` if nothing changes.
+    fn value(self) -> Option<Value> {
+        let mut changes = self.own;
+        if !self.always.is_empty() {
+            let value = match self.always.as_slice() {
+                [value] => value.as_str().into(),
+                values => json!(values),
+            };
+            changes.push(Map::from_iter([
+                ("value".to_owned(), value),
+                ("mode".to_owned(), "add".into()),
+            ]));
         }
-        (_, [.., condition]) if condition.starts_with("env=") || condition.starts_with("expr=") => {
-            Err("fields of other servers' responses have no conditions".into())
+        // Without `always`, Apache leaves out only pages of its own.
+        for change in &mut changes {
+            change.insert("always".into(), true.into());
         }
-        _ => Err(format!("Header {action} is not known for responses of other servers")),
+        let last = changes.pop()?;
+        if changes.is_empty() {
+            return Some(last.into());
+        }
+        changes.push(last);
+        Some(changes.into())
     }
 }
 
-/// Returns true for fields that a response of another server usually has.
-fn is_joined(name: &str) -> bool {
-    ["set-cookie", "vary", "cache-control", "link"].iter().any(|own| name.eq_ignore_ascii_case(own))
+/// Translates the text that replaces what an expression matches.
+fn replacement_text(value: &str) -> Result<String, String> {
+    let mut result = String::new();
+    let mut chars = value.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '$' if chars.peek().is_some_and(|next| ('1'..='9').contains(next)) => {
+                let number = chars.next().unwrap_or_default();
+                result.push_str(&format!("${{{number}}}"));
+            }
+            '$' if chars.peek() != Some(&'0') => result.push_str("${dollar}"),
+            '%' | '&' | '$' | '\\' => {
+                return Err(format!("\"{c}\" in the replacement \"{value}\" is not known"));
+            }
+            c => result.push(c),
+        }
+    }
+    Ok(result)
 }
 
 fn request_field(words: &[String], fields: &mut Map<String, Value>) -> Result<(), String> {
@@ -174,5 +277,28 @@ mod tests {
         assert_eq!(text("%{REMOTE_ADDR}s").unwrap(), "${remote_addr}");
         assert_eq!(text("expr=%{REQUEST_SCHEME}").unwrap(), "${scheme}");
         assert!(text("%t").is_err() && text("%{FOO}e").is_err());
+    }
+
+    #[test]
+    fn changes_of_fields_keep_their_order_and_those_of_always_stand_apart() {
+        let mut fields = Vec::new();
+        let mut add = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            response_field(&words, &mut fields)
+        };
+        add(&["edit", "Set-Cookie", "^(.*)$", "$1; Secure"]).unwrap();
+        add(&["add", "Set-Cookie", "a=b"]).unwrap();
+        add(&["always", "set", "Set-Cookie", "c=d"]).unwrap();
+        assert!(add(&["set", "X", "a", "env=B"]).is_err());
+        assert!(add(&["set", "X", "a", "expr=%{HTTPS}"]).is_err());
+        assert!(add(&["edit", "X", "(", "b"]).is_err());
+        assert!(add(&["edit", "X", "a", "&"]).is_err());
+        let (_, changes) = fields.remove(0);
+        let expected = json!([
+            { "edit": "~^(.*)$", "value": "${1}; Secure", "always": true },
+            { "value": "a=b", "mode": "add", "always": true },
+            { "value": "c=d", "mode": "add", "always": true },
+        ]);
+        assert_eq!(changes.value(), Some(expected));
     }
 }
