@@ -269,11 +269,12 @@ impl<'a> Evaluation<'a> {
                 let reason = "an earlier line sets it, and PHP-FPM uses the first";
                 self.report.mark(id, Status::NotNeeded, reason);
             } else if let Some(name) = element.text.strip_prefix('$') {
+                environment.insert(element.key.clone(), json!({ "env": name }));
                 let reason = format!(
-                    "the value is that of ${name} where PHP-FPM is started, which is not known \
-                     here: write it into \"environment\""
+                    "the value is that of ${name} where Howdah is started, no longer where PHP-FPM \
+                     is: the service has to have this variable"
                 );
-                self.report.mark(id, Status::NotConverted, reason);
+                self.report.mark(id, Status::Changed, reason);
             } else {
                 environment.insert(element.key.clone(), element.text.as_str().into());
                 self.report.converted(id);
