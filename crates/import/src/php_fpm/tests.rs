@@ -149,6 +149,13 @@ fn empty_values_and_none_are_empty_settings() {
 }
 
 #[test]
+fn a_variable_of_the_environment_is_that_of_the_server() {
+    let application = application("env[A] = $HOME\n");
+    assert_eq!(application["environment"], json!({ "A": { "env": "HOME" } }));
+    assert_eq!(status("env[A] = $HOME"), Status::Changed);
+}
+
+#[test]
 fn values_that_php_fpm_refuses_are_not_converted() {
     for line in [
         "clear_env = 2",
@@ -161,7 +168,6 @@ fn values_that_php_fpm_refuses_are_not_converted() {
         "pid = /run/a.pid",
         "env[] = 1",
         "env[A] =",
-        "env[A] = $HOME",
         "php_value[a] = ${HOME}",
         "pm.max_children",
         "listen.setfib = 1",
