@@ -170,6 +170,12 @@ impl<'t> Converter<'_> {
         } else {
             self.selection_route(&place, &server.state, false);
         }
+        let is_selected = self.selections.iter().any(|(name, ..)| *name == site.name);
+        let has_named = site.locations.iter().any(|location| location.kind == Kind::Named);
+        if !is_selected && has_named {
+            // No request comes to a location, but an error page may lead to a named one.
+            self.selection_route(&place, &server.state, false);
+        }
         server.options = self.hoist(before);
         let limits = self.limits(&place, &State::default());
         if ["limit_req", "limit_conn"].iter().any(|name| self.is_limit_of_server(&place, name)) {

@@ -163,6 +163,15 @@ fn what_closes_and_cannot_be_said_is_closed() {
 }
 
 #[test]
+fn an_error_page_leads_to_a_named_location_that_no_request_comes_to() {
+    let found = main_file(
+        "server { error_page 403 @n; deny all; return 403; location @n { return 200; } }",
+    )
+    .unwrap();
+    assert_eq!(steps(&found, "site@n"), json!([{ "action": { "return": 200 } }]));
+}
+
+#[test]
 fn what_stands_behind_a_refusal_is_not_converted() {
     let found = main_file(
         "server { if ($geoip_country_code = XX) { return 403; } root /srv; location / { expires 1h; } }",
@@ -175,7 +184,19 @@ fn what_stands_behind_a_refusal_is_not_converted() {
 }
 
 /// Directives, of which any may stand in a server and in a location.
-const PARTS: [&str; 60] = [
+const PARTS: [&str; 72] = [
+    "add_header X-Two a; add_header x-two $arg_a always",
+    "fastcgi_hide_header X-A; proxy_hide_header x-a; add_header X-A b",
+    "expires 1h; add_header Cache-Control public; add_header Cache-Control $arg_a",
+    "error_page 401 403 404 =410 /b.txt",
+    "error_page 404 =200 @n",
+    "proxy_redirect ~*^http://(?<h>[^/]+)(/.*)$ https://$h$2",
+    "proxy_cookie_flags ~a secure samesite=lax; proxy_cookie_flags a*b$ nosecure",
+    "proxy_cookie_path ~^/a /b; proxy_cookie_domain ~. $host",
+    "proxy_pass_request_headers off; fastcgi_pass_request_body off",
+    "secure_link $arg_md5,$arg_e; secure_link_md5 $secure_link_expires$uri; if ($secure_link = 0) { return 410; }",
+    "secure_link_secret a$b; set $x $secure_link; return 200 $x",
+    "auth_basic \"a \\\"$arg_r\\\"\"; auth_basic_user_file /etc/$host",
     "root /srv/www",
     "root /srv/$host",
     "index a.html index.php",
