@@ -10,6 +10,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import nginx_arguments
 import nginx_random
 import nginx_side
 from peers import Unusable
@@ -65,5 +66,6 @@ KINDS = {
     "nginx": Kind("nginx", nginx_side.all_cases),
     "nginx-examples": Kind("nginx-examples", nginx_side.example_cases),
     "nginx-directives": Kind("nginx-directives", nginx_side.directive_cases),
+    "nginx-arguments": nginx_arguments.Arguments(),
     "nginx-random": nginx_random.Random(),
 }

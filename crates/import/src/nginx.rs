@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::{Error, Import, Options, Report, Source};
 
 mod access;
+mod arguments;
 mod cache;
 mod conditions;
 mod content;

@@ -215,6 +215,11 @@ impl<'t> Converter<'_> {
             let base = object([("type", "fastcgi".into()), ("upstream", upstream.into())]);
             return Ok(self.fastcgi_application(&address, base, place));
         }
+        let has_port = address.starts_with("unix:")
+            || address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if !has_port {
+            return Err(format!("\"{address}\" has no port, and nginx does not start"));
+        }
         let server =
             server_address(&address, 9000).ok_or("this is no address of a FastCGI server")?;
         let base = object([("type", "fastcgi".into()), ("server", server.into())]);

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::reader::{DATA_BLOCKS, Directive};
-use super::units;
 use crate::{Error, Report, Status};
 
 /// A line of the table.
@@ -63,13 +62,14 @@ static TABLE: LazyLock<HashMap<&'static str, Row>> = LazyLock::new(|| {
 });
 
 /// Directives that may stand in a block once.
-const SINGLE: [&str; 12] = [
+const SINGLE: [&str; 13] = [
     "alias",
     "auth_basic",
     "auth_basic_user_file",
     "auth_request",
     "charset",
     "default_type",
+    "events",
     "expires",
     "fastcgi_pass",
     "proxy_pass",
@@ -169,6 +169,9 @@ fn check_arguments(directive: &Directive, row: &Row) -> Result<(), Error> {
         _ => {}
     }
     let number = directive.args.len();
+    if name == "server" && directive.block.is_some() && number > 0 {
+        return Err(directive.error("a server has no arguments in front of its block"));
+    }
     let fits = row.args.split(',').any(|args| match args {
         "*" => true,
         "1+" => number >= 1,
@@ -178,120 +181,9 @@ fn check_arguments(directive: &Directive, row: &Row) -> Result<(), Error> {
     if !fits {
         return Err(directive.error(format!("\"{name}\" has a wrong number of arguments")));
     }
-    let arg = directive.arg(0);
-    let is_valid = match row.kind {
-        "flag" => matches!(arg.to_ascii_lowercase().as_str(), "on" | "off"),
-        "number" => arg.parse::<u64>().is_ok(),
-        "size" => units::size(arg).is_some(),
-        "time" => units::milliseconds(arg).is_some(),
-        _ => true,
-    };
-    let wrong = WORDS.iter().find(|(other, _)| other == name).and_then(|(_, words)| {
-        directive.args.iter().find(|arg| !words.contains(&arg.to_ascii_lowercase().as_str()))
-    });
-    if let Some(wrong) = wrong {
-        return Err(directive.error(format!("\"{wrong}\" is no value of \"{name}\"")));
-    }
-    if let Some(message) = special(directive) {
-        return Err(directive.error(message));
-    }
-    if is_valid {
-        Ok(())
-    } else {
-        Err(directive.error(format!("\"{arg}\" is no value of \"{name}\"")))
-    }
-}
-
-/// Directives whose arguments are some words, in lower case.
-const WORDS: [(&str, &[&str]); 20] = [
-    ("satisfy", &["all", "any"]),
-    ("ssl_protocols", &["sslv2", "sslv3", "tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"]),
-    ("proxy_ssl_protocols", &["sslv2", "sslv3", "tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"]),
-    ("ssl_verify_client", &["on", "off", "optional", "optional_no_ca"]),
-    ("server_tokens", &["on", "off", "build"]),
-    ("autoindex_format", &["html", "xml", "json", "jsonp"]),
-    ("if_modified_since", &["off", "exact", "before"]),
-    ("gzip_http_version", &["1.0", "1.1"]),
-    ("proxy_http_version", &["1.0", "1.1", "2"]),
-    ("gzip_static", &["on", "off", "always"]),
-    (
-        "gzip_proxied",
-        &[
-            "off",
-            "expired",
-            "no-cache",
-            "no-store",
-            "private",
-            "no_last_modified",
-            "no_etag",
-            "auth",
-            "any",
-        ],
-    ),
-    ("lingering_close", &["on", "off", "always"]),
-    ("client_body_in_file_only", &["on", "off", "clean"]),
-    ("limit_req_log_level", &["info", "notice", "warn", "error"]),
-    ("limit_conn_log_level", &["info", "notice", "warn", "error"]),
-    ("keepalive_disable", &["none", "msie6", "safari"]),
-    ("dav_methods", &["off", "put", "delete", "mkcol", "copy", "move"]),
-    ("proxy_cache_methods", &["get", "head", "post"]),
-    ("fastcgi_cache_methods", &["get", "head", "post"]),
-    ("debug_points", &["stop", "abort"]),
-];
-
-/// Returns what is wrong with the arguments of some directives.
-fn special(directive: &Directive) -> Option<String> {
-    let (name, args) = (directive.name.as_str(), &directive.args);
-    let number = |text: &str, low: u32, high: u32| {
-        text.parse::<u32>().is_ok_and(|number| (low..=high).contains(&number))
-    };
-    let value = |text: &str| format!("\"{text}\" is no value of \"{name}\"");
-    match name {
-        "set" if !directive.arg(0).starts_with('$') => {
-            Some(format!("\"{}\" is no variable", directive.arg(0)))
-        }
-        "map" | "geo" | "split_clients"
-            if !args.last().is_some_and(|last| last.starts_with('$') && last.len() > 1) =>
-        {
-            Some(format!("\"{name}\" must name a variable"))
-        }
-        "limit_req_status" | "limit_conn_status" if !number(directive.arg(0), 400, 599) => {
-            Some(value(directive.arg(0)))
-        }
-        "gzip_comp_level" if !number(directive.arg(0), 1, 9) => Some(value(directive.arg(0))),
-        "rewrite" => args
-            .get(2)
-            .filter(|flag| !matches!(flag.as_str(), "last" | "break" | "redirect" | "permanent"))
-            .map(|flag| value(flag)),
-        "fastcgi_param" => {
-            args.get(2).filter(|flag| *flag != "if_not_empty").map(|flag| value(flag))
-        }
-        "error_page" => {
-            let codes = args.split_last().map(|(_, codes)| codes).unwrap_or_default();
-            codes
-                .iter()
-                .find(|code| !code.starts_with('=') && !number(code, 300, 599))
-                .map(|code| value(code))
-        }
-        "return" => {
-            let first = directive.arg(0);
-            let is_url =
-                ["http://", "https://", "$scheme"].iter().any(|start| first.starts_with(start));
-            (!(number(first, 0, 999) || is_url && args.len() == 1)).then(|| value(first))
-        }
-        "expires" => args
-            .first()
-            .filter(|_| args.len() == 2 && args[0] != "modified")
-            .map(|word| value(word)),
-        "location" if args.len() == 2 && !matches!(args[0].as_str(), "=" | "^~" | "~" | "~*") => {
-            Some(value(&args[0]))
-        }
-        "if" if !directive.arg(0).starts_with('(')
-            || !args.last().is_some_and(|last| last.ends_with(')')) =>
-        {
-            Some("the condition of \"if\" must stand in parentheses".to_owned())
-        }
-        _ => None,
+    match super::arguments::wrong(directive, row.kind) {
+        Some(message) => Err(directive.error(message)),
+        None => Ok(()),
     }
 }
 
