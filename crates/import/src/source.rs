@@ -62,7 +62,7 @@ impl Source {
     /// above [the limits](MAX_FILE_BYTES).
     pub fn read(&mut self, path: &Path) -> Result<String, Error> {
         let bytes = self.read_bytes(path)?;
-        let text = String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8(readable_comments(bytes)).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             Error::at(path, line_of(valid), "the file is not text in UTF-8")
         })?;
@@ -289,6 +289,38 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
         }
     }
     (found != negated).then_some(at + 1)
+}
+
+/// Replaces bytes of comments that are no UTF-8, as in files of another encoding.
+fn readable_comments(bytes: Vec<u8>) -> Vec<u8> {
+    if std::str::from_utf8(&bytes).is_ok() {
+        return bytes;
+    }
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let Err(error) = std::str::from_utf8(line) else { return line.into() };
+        if is_in_comment(&line[..error.valid_up_to()]) {
+            return String::from_utf8_lossy(line).into_owned().into_bytes().into();
+        }
+        std::borrow::Cow::Borrowed(line)
+    });
+    lines.collect::<Vec<_>>().concat()
+}
+
+/// Returns true if what follows this beginning of a line is a comment.
+fn is_in_comment(front: &[u8]) -> bool {
+    let start = front.iter().position(|byte| !byte.is_ascii_whitespace());
+    if start.is_some_and(|at| matches!(front[at], b'#' | b';')) {
+        return true;
+    }
+    // A comment behind a directive, unless the sign is in quotation marks or in a word.
+    front.iter().enumerate().any(|(at, byte)| {
+        let before = &front[..at];
+        let are_closed = |quote: u8| before.iter().filter(|byte| **byte == quote).count() % 2 == 0;
+        *byte == b'#'
+            && before.last().is_some_and(u8::is_ascii_whitespace)
+            && are_closed(b'"')
+            && are_closed(b'\'')
+    })
 }
 
 /// Returns the number of the line after these bytes, from 1.

@@ -112,7 +112,7 @@ server {
       "GET /none/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /var/a.txt | Authorization: Basic YW5uOnNlY3JldA==",
       "GET /var/a.txt", "GET /var/a.txt | Host: none.test | Authorization: Basic YW5uOnNlY3JldA==", "~GET /quoted/a.txt", "~GET /quoted/a.txt?who=ann", "GET /any/a.txt", "~GET /any/a.txt?open=1", "GET /near/a.txt", "GET /near/a.txt?open=1",
       "GET /try/x", "GET /try/x | Authorization: Basic YW5uOnNlY3JldA=="],
-         report={"root": "changed", "alias": "changed", "auth_basic_user_file": "changed", "auth_basic $": "changed", "auth_basic The": "changed"},
+         report={"root": "changed", "alias": "changed", "map $arg_open": "changed", "auth_basic_user_file": "changed", "auth_basic $": "changed", "auth_basic The": "changed"},
          files={"htpasswd/site.test": "ann:$apr1$ca6gXBAM$xn0zHYElBGTGB/lIsmlE50\n"}),
     Case("error-of-access", """
 server {

@@ -104,7 +104,7 @@ server {
 }
 """, ["GET /old.html", "GET /about", "GET /p/12", "GET /Q/some", "GET /", "GET / | X-Kind: big", "GET / | X-Kind: MEDx", "GET / | X-Kind: BIG",
       "GET / | Host: a.site.test", "GET / | Host: a.example.org", "GET / | Host: mail.z", "GET /?ip=192.168.3.4", "GET /half"],
-         report={"split_clients": "changed"}),
+         report={"split_clients": "changed", "map $uri $new": "changed"}),
     Case("referers", """
 server {
     listen @PORT@; root /srv/www;
@@ -112,4 +112,21 @@ server {
 }
 """, ["GET /a.txt", "GET /a.txt | Referer: http://site.test/x", "GET /a.txt | Referer: https://www.site.test/", "GET /a.txt | Referer: http://evil.example/",
       "GET /a.txt | Referer: garbage", "GET /a.txt | Referer: http://site.test.evil.example/"], report={"root": "changed"}),
+    Case("variables-after-rewrite", """
+map $uri $section { ~^/shop shop; ~^/b second; default none; }
+map $arg_x $word { 1 one; default other; }
+server {
+    listen @PORT@; root /srv/www; set $inner ""; add_header X-Word $word; add_header X-Inner $inner;
+    location /closed/ { set $inner 1; rewrite ^/closed/(.*)$ /common/$1 last; }
+    location /open/ { rewrite ^/open/(.*)$ /common/$1 last; }
+    location /common/ { if ($inner) { return 403; } alias /srv/www/; add_header X-Inner "in $inner"; }
+    location ~ ^/lang/(?<part>[a-z]+)/ { rewrite ^ /said last; }
+    location = /said { return 200 "said $inner"; }
+    location /loop/ { set $inner "${inner}x"; rewrite ^/loop/(.*)$ /again/$1 last; }
+    location /again/ { set $inner "${inner}y"; rewrite ^ /said last; }
+    location /section/ { if ($section = none) { rewrite ^ /b.txt last; } return 200 "in $section"; }
+    location = /b.txt { add_header X-Section $section; }
+}
+""", ["GET /closed/a.txt", "GET /open/a.txt", "GET /common/a.txt", "GET /said", "GET /loop/x", "GET /again/x", "GET /a.txt?x=1", "~GET /lang/en/x", "~GET /section/x"],
+         fields="x-word x-inner x-section", report={"alias": "changed", "map $uri": "changed", "root": "changed", "location /loop/": "changed", "location /again/": "changed"}),
 ]

@@ -96,6 +96,8 @@ pub struct Converter<'a> {
     pub named_routes: BTreeMap<LocationKey, String>,
     /// Choices of locations by server and values of variables.
     pub selections: Vec<(String, BTreeMap<String, Option<Template>>, String)>,
+    /// Depth of choices of locations for requests that a location has rewritten.
+    pub selections_within: usize,
     /// Steps of directives that nginx carries out in their order.
     pub known_runs: BTreeMap<RunKey, Vec<Value>>,
     /// Number of branches of the server.
@@ -145,6 +147,7 @@ impl<'a> Converter<'a> {
             converted_locations: BTreeMap::new(),
             named_routes: BTreeMap::new(),
             selections: Vec::new(),
+            selections_within: 0,
             known_runs: BTreeMap::new(),
             branches: 0,
             depth: 0,

@@ -400,6 +400,41 @@ impl Converter<'_> {
             }
         }
         self.sweep(tree, false);
+        self.mark_reevaluated(tree);
+    }
+
+    /// Marks tables of paths that several directives use: nginx looks a value up once in a request,
+    /// even if the path changes later.
+    fn mark_reevaluated(&mut self, tree: &[Directive]) {
+        fn names<'t>(
+            directives: &'t [Directive],
+            tables: &mut Vec<&'t Directive>,
+            found: &mut Vec<String>,
+        ) {
+            for directive in directives {
+                if directive.name == "map" {
+                    tables.push(directive);
+                    found.extend(super::variables::names_of(directive.arg(0)));
+                } else {
+                    let args = directive.args.iter();
+                    found.extend(args.flat_map(|arg| super::variables::names_of(arg)));
+                }
+                names(directive.children(), tables, found);
+            }
+        }
+        let (mut tables, mut used) = (Vec::new(), Vec::new());
+        names(tree, &mut tables, &mut used);
+        for table in tables {
+            let depends = super::variables::names_of(table.arg(0)).iter().any(|name| {
+                matches!(name.as_str(), "uri" | "document_uri" | "args" | "query_string")
+                    || name.starts_with("arg_")
+            });
+            let variable = table.arg(1).trim_start_matches('$').to_ascii_lowercase();
+            if depends && used.iter().filter(|name| **name == variable).count() > 1 {
+                let reason = "the value is looked up wherever it is used; nginx keeps the first one of a request, even if the path or query changes";
+                self.report.mark(table.id, Status::Changed, reason);
+            }
+        }
     }
 
     /// `is_closed` is true in a block whose requests are refused because something in it cannot be

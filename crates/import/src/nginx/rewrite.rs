@@ -183,13 +183,12 @@ impl<'t> Converter<'_> {
         state: &State,
         broke: bool,
     ) -> Vec<Value> {
-        let Some(site) = flow.place.site.clone() else { return Vec::new() };
         if flow.is_location && (broke || !state.is_rewritten) {
             return self.content(place, state);
         }
         let is_internal = flow.is_internal || state.is_rewritten;
         let name = if flow.is_location {
-            site.selection(true, &place.variant)
+            self.selection_again(&flow.place, state)
         } else {
             self.selection_route(&flow.place, state, is_internal)
         };

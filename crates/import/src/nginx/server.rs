@@ -31,6 +31,10 @@ pub struct Server<'t> {
     state: State,
 }
 
+/// Maximum number of locations one behind the other that rewrite a request with other values of
+/// variables. nginx refuses a request after ten rewrites.
+const MAX_SELECTIONS_WITHIN: usize = 2;
+
 /// Maximum number of choices of locations for different values of variables.
 const MAX_VARIANTS: usize = 16;
 
@@ -211,21 +215,9 @@ impl<'t> Converter<'_> {
         is_internal: bool,
     ) -> String {
         let Some(site) = place.site.clone() else { return String::new() };
-        let mut used = Vec::new();
-        names_in(&site.locations, &mut used);
-        names_around(&site.scope, &mut used);
-        let variables: BTreeMap<_, _> = state
-            .variables
-            .iter()
-            .filter(|(name, _)| used.contains(name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let of_site = self.selections.iter().filter(|(name, ..)| *name == site.name);
-        let known = of_site
-            .clone()
-            .find(|(_, others, _)| *others == variables)
-            .map(|(.., variant)| variant.clone());
-        let number = of_site.count();
+        let variables = variables_of(&site, state);
+        let known = self.known_variant(&site, &variables);
+        let number = self.selections.iter().filter(|(name, ..)| *name == site.name).count();
         let variant = match known {
             Some(variant) => return site.selection(is_internal, &variant),
             None if number == 0 => String::new(),
@@ -259,6 +251,37 @@ impl<'t> Converter<'_> {
             self.routes.insert(name, steps.into());
         }
         site.selection(is_internal, &variant)
+    }
+
+    /// Returns the suffix of the routes that choose a location for these values of variables.
+    fn known_variant(
+        &self,
+        site: &Site<'_>,
+        variables: &BTreeMap<String, Option<Template>>,
+    ) -> Option<String> {
+        let is_it =
+            |(name, others, _): &&(String, _, String)| *name == site.name && others == variables;
+        self.selections.iter().find(is_it).map(|(.., variant)| variant.clone())
+    }
+
+    /// Returns the name of the route that chooses a location for a request that another location has
+    /// rewritten, whose variables keep their values.
+    pub fn selection_again(&mut self, place: &Place<'t>, state: &State) -> String {
+        let Some(site) = place.site.clone() else { return String::new() };
+        let is_known = self.known_variant(&site, &variables_of(&site, state)).is_some();
+        if self.selections_within >= MAX_SELECTIONS_WITHIN && !is_known {
+            let location = place.location.as_ref().map(|location| location.directive);
+            if let Some(directive) = location {
+                let reason = "a request that comes here after several rewrites, with other values of variables each time, is refused (500)";
+                self.report.mark(directive.id, Status::Changed, reason);
+            }
+            let steps = vec![step(Object::new(), object([("return", 500.into())]))];
+            return self.add_route("rewritten-too-often", steps);
+        }
+        self.selections_within += 1;
+        let name = self.selection_route(place, state, true);
+        self.selections_within -= 1;
+        name
     }
 
     /// Moves options that all actions of new routes share to the step of the server.
@@ -437,6 +460,15 @@ fn add_to_pages(pages: &mut Value, more: &Object) {
 
 fn has_internal(locations: &[Rc<Location<'_>>]) -> bool {
     locations.iter().any(|location| location.is_internal() || has_internal(&location.inner))
+}
+
+/// Returns the values of variables that the locations of a server use.
+fn variables_of(site: &Site<'_>, state: &State) -> BTreeMap<String, Option<Template>> {
+    let mut used = Vec::new();
+    names_in(&site.locations, &mut used);
+    names_around(&site.scope, &mut used);
+    let variables = state.variables.iter().filter(|(name, _)| used.contains(name));
+    variables.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Collects the names of variables in the directives of locations.

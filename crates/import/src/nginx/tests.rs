@@ -58,6 +58,26 @@ fn what_cannot_be_read_is_an_error_with_its_line() {
 }
 
 #[test]
+fn comments_may_have_another_encoding_but_values_may_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("nginx.conf");
+    let read = |text: &[u8]| {
+        fs::write(&file, text).unwrap();
+        super::import(&file, &Options::default(), &mut Source::default())
+    };
+    let found = read(b"# caf\xe9 \xff\nevents { } # caf\xe9 \"\nhttp { server { root /srv; } }\n");
+    assert_eq!(found.unwrap().report.entries().len(), 4);
+    for text in [
+        &b"events { }\nhttp { server { root /srv/caf\xe9; } }"[..],
+        b"events { }\nhttp { add_header A \" # \xe9\"; }",
+        b"events { }\nhttp { root /a#\xe9; }",
+    ] {
+        let error = read(text).unwrap_err();
+        assert_eq!((error.line, error.message.contains("UTF-8")), (Some(2), true));
+    }
+}
+
+#[test]
 fn includes_are_relative_to_the_main_file_and_reported_once() {
     let found = import(&[
         ("etc/nginx.conf", "events { } http { include sites/*.conf; include common; server { include snippets/a; } }"),
