@@ -129,4 +129,23 @@ server {
 }
 """, ["GET /closed/a.txt", "GET /open/a.txt", "GET /common/a.txt", "GET /said", "GET /loop/x", "GET /again/x", "GET /a.txt?x=1", "~GET /lang/en/x", "~GET /section/x"],
          fields="x-word x-inner x-section", report={"alias": "changed", "map $uri": "changed", "root": "changed", "location /loop/": "changed", "location /again/": "changed"}),
+    Case("arguments", """
+map $arg_key $known { k%201 one; K2 two; default none; }
+server {
+    listen @PORT@; root /srv/www; add_header X-Known $known;
+    location / { if ($arg_a ~ ^b) { return 410; } if ($arg_open = "") { return 403; } }
+    location /s { return 200 "$arg_q|$arg_Two|$arg_md5"; }
+}
+""", [f"GET /a.txt?{query}" for query in ("open=1", "a=b&open=1", "A=b&open=1", "a=%62&open=1", "a=c&a=b&open=1", "xa=b&open=1", "open=", "Open=1&key=k%201",
+                                          "open=1&key=k2", "open=1&key=k 2", "a&open=1", "")] +
+         ["GET /s?q=a%20b&two=%22&md5=x", "GET /s?q=a=b&TWO=1", "GET /s?q"], fields="x-known", report={"root": "changed"}),
+    Case("methods-and-rewrites", """
+server {
+    listen @PORT@; root /srv/www;
+    location /api { limit_except POST { auth_basic z; auth_basic_user_file /srv/users; } return 200 api; }
+    location /in/ { limit_except GET { deny all; } if ($http_x) { return 410; } alias /srv/www/; }
+    location /old/ { limit_except GET { deny all; } rewrite ^/old/(.*)$ /$1 last; }
+}
+""", ["GET /api", "GET /api | Authorization: Basic YW5uOnNlY3JldA==", "POST /api", "OPTIONS /api", "GET /in/a.txt", "HEAD /in/a.txt | X: 1", "GET /in/a.txt | X: 1",
+      "POST /in/a.txt | X: 1", "GET /old/a.txt", "POST /old/a.txt"], report={"root": "changed", "alias": "changed"}),
 ]

@@ -44,11 +44,7 @@ impl<'t> Converter<'_> {
         let steps = self.guarded(place, state, inner);
         let Some(except) = place.scope.own("limit_except") else { return steps };
         self.report.converted(except.id);
-        let mut methods: Vec<String> =
-            except.args.iter().map(|method| method.to_ascii_uppercase()).collect();
-        if methods.iter().any(|method| method == "GET") {
-            methods.push("HEAD".to_owned());
-        }
+        let methods = super::rewrite::methods_of(except);
         let others = place.with_scope(place.scope.inner(except.children()));
         let answer = self.answer(&others, state);
         let answer = self.guarded(&others, state, answer);

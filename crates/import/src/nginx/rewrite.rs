@@ -52,7 +52,17 @@ impl<'t> Converter<'_> {
     pub fn rewrites_of_location(&mut self, place: &Place<'t>, state: &State) -> Vec<Value> {
         let flow = Flow { is_location: true, is_internal: true, place: place.clone() };
         let directives = rewrites(place.scope.directives());
-        self.run(&flow, place, &directives, state.clone())
+        let steps = self.run(&flow, place, &directives, state.clone());
+        let Some(except) = place.scope.own("limit_except").filter(|_| !directives.is_empty())
+        else {
+            return steps;
+        };
+        // nginx carries out none of them for other methods.
+        let methods = object([("method", methods_of(except).into())]);
+        let hint = format!("{}-rewrites", self.hint(&flow));
+        let mut all = vec![step(methods, self.pass_to(&hint, steps))];
+        all.extend(self.content(place, state));
+        all
     }
 
     /// Returns the steps of directives and of what follows them. Many ways lead to the same
@@ -367,6 +377,16 @@ impl<'t> Converter<'_> {
             _ => site.to_owned(),
         }
     }
+}
+
+/// Returns the methods that a `limit_except` names.
+pub fn methods_of(except: &Directive) -> Vec<String> {
+    let mut methods: Vec<String> =
+        except.args.iter().map(|method| method.to_ascii_uppercase()).collect();
+    if methods.iter().any(|method| method == "GET") {
+        methods.push("HEAD".to_owned());
+    }
+    methods
 }
 
 /// Returns the directives that are carried out in their order.

@@ -175,6 +175,12 @@ impl Converter<'_> {
             | "uid_got" | "uid_set" | "connections_active" => {
                 return Err(format!("Howdah has no equivalent of ${name}"));
             }
+            _ if name.strip_prefix("arg_").is_some_and(is_argument) => {
+                // nginx's has the value as the query has it, and ignores the case of the name.
+                let name = name.trim_start_matches("arg_");
+                let expression = format!("(?i)(?:^|&){name}=([^&]*)");
+                self.group_of(&Template::variable("args"), &expression, 1, None)
+            }
             _ => {
                 return built_in_of(as_written)
                     .ok_or_else(|| format!("Howdah has no variable like ${name}"));
@@ -282,18 +288,22 @@ pub fn built_in_of(as_written: &str) -> Option<Template> {
         ("http_", "header_"),
         ("sent_http_", "response_header_"),
         ("cookie_", "cookie_"),
-        ("arg_", "arg_"),
         ("upstream_http_", "response_header_"),
     ] {
         if let Some(rest) =
             name.strip_prefix(prefix).filter(|rest| !rest.is_empty() && is_name(rest))
         {
-            // Names of cookies and arguments keep their case, which counts in Howdah.
+            // Names of cookies keep their case, which counts in Howdah.
             let rest = as_written.get(prefix.len()..).unwrap_or(rest);
             return Some(Template::variable(&format!("{other}{rest}")));
         }
     }
     None
+}
+
+/// Returns true if a variable of nginx can name this argument of a query.
+fn is_argument(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Returns true if Howdah has a variable of this name.
