@@ -105,9 +105,24 @@ pub fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the number of threads of this process.
+/// Returns the number of threads of this process, without the one of qemu if that runs the program: it has a memory of
+/// its own.
 pub fn thread_count() -> usize {
-    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if is_emulated() { threads.saturating_sub(1).max(1) } else { threads }
+}
+
+/// Whether qemu's user mode runs this program: it answers the first path with the program, and leaves the second to the
+/// kernel.
+fn is_emulated() -> bool {
+    let program = fs::read_link("/proc/self/exe");
+    let kernels = fs::read_link("/proc/thread-self/exe");
+    match (program, kernels) {
+        (Ok(program), Ok(kernels)) => {
+            program != kernels && kernels.to_string_lossy().contains("/qemu-")
+        }
+        _ => false,
+    }
 }
 
 /// Exit status of a process.
