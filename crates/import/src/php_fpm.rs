@@ -5,19 +5,20 @@
 //! 3. [`settings`] checks values, with units and words.
 //! 4. [`pool`] makes an application of a pool, and gives each directive its status.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{Error, Report, Source};
 
 mod files;
 mod global;
 mod import;
-mod ini;
+pub mod ini;
 mod pool;
 mod settings;
 
 pub use import::import;
 pub use pool::Pool;
+pub use settings::{ARRAYS, GLOBAL, Kind, POOL, find};
 
 /// Reads the pools of files and directories, for a web server that passes requests to them. The
 /// report gets each of their directives, with its status for a pool that is used: for one that is
@@ -30,6 +31,28 @@ pub fn read(
     let (pools, global) = read_all(paths, pool::Front::Imported, source, report)?;
     global.report_without_settings(report);
     Ok(pools)
+}
+
+/// A directive: its name, the text between its brackets if it has these, and its value.
+pub type Line = (String, Option<String>, String);
+
+/// Makes an application of a pool whose directives are read and checked already, with those of
+/// `[global]`. `file` is where its section begins.
+pub fn pool(name: &str, file: &Path, lines: &[Line], global: &[Line]) -> Result<Pool, Error> {
+    let mut report = Report::default();
+    let mut directives = |lines: &[Line]| -> Vec<files::Directive> {
+        let one = |(name, key, value): &Line| {
+            let value = ini::Value { text: value.clone(), has_variable: false };
+            let id = report.add(file, 1, name.clone());
+            files::Directive { id, name: name.clone(), key: key.clone(), value: Some(value) }
+        };
+        lines.iter().map(one).collect()
+    };
+    let (own, global) = (directives(lines), directives(global));
+    let section =
+        files::Section { name: name.to_owned(), file: file.to_owned(), line: 1, directives: own };
+    let global = settings::Settings::of_global(&global, &mut report);
+    Pool::new(&section, &global, pool::Front::Unknown, &Source::default(), &mut report)
 }
 
 fn read_all(

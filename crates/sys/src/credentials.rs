@@ -85,6 +85,12 @@ impl Credentials {
         Ok(users::by_name(name)?.map(|entry| entry.uid))
     }
 
+    /// Returns the id of a group; `None` if there is none of this name. Error: the source of groups
+    /// does not answer.
+    pub fn gid_of(name: &str) -> io::Result<Option<u32>> {
+        users::group_id(name)
+    }
+
     /// Returns the name of a user; `None` if there is none with this id.
     pub fn name_of(uid: u32) -> Option<String> {
         users::by_uid(uid).map(|entry| entry.name)

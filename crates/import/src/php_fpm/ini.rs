@@ -11,11 +11,12 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Statement {
+pub enum Statement {
     /// `[name]`
     Section(String),
     /// `name = value` or `name[key] = value`
     Entry {
+        /// The text in front of the brackets, or of `=`.
         name: String,
         /// The text between the brackets; `None` without brackets.
         key: Option<String>,
@@ -26,22 +27,32 @@ pub(super) enum Statement {
 
 /// A value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Value {
+pub struct Value {
     /// The value, as PHP-FPM has it: `1` for `yes`, empty for `no` and `none`.
-    pub(super) text: String,
-    /// A `${NAME}` is in the value, which only PHP-FPM's own process could replace.
-    pub(super) has_variable: bool,
+    pub text: String,
+    /// A `${NAME}` is in the value that is not known.
+    pub has_variable: bool,
 }
 
-/// Reads a line; an error is the message without the place.
+/// Reads a line in which no variable is known: only PHP-FPM's own process could replace them. An
+/// error is the message without the place.
 pub(super) fn read_line(line: &str) -> Result<Vec<Statement>, String> {
+    read_line_with(line, &|_| None)
+}
+
+/// Reads a line. `variables` are the values of `${NAME}`; an unknown one is empty. An error is the
+/// message without the place.
+pub fn read_line_with(
+    line: &str,
+    variables: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Statement>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("the line is longer than {} MiB", MAX_LINE_BYTES >> 20));
     }
     let mut statements = Vec::new();
     // A carriage return ends a line of the scanner.
     for part in line.split('\r') {
-        let mut cursor = Cursor { left: part };
+        let mut cursor = Cursor { left: part, variables };
         while let Some(statement) = statement(&mut cursor)? {
             statements.push(statement);
         }
@@ -52,6 +63,7 @@ pub(super) fn read_line(line: &str) -> Result<Vec<Statement>, String> {
 /// The part of a line that is not read yet.
 struct Cursor<'a> {
     left: &'a str,
+    variables: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl<'a> Cursor<'a> {

@@ -7,7 +7,7 @@ use crate::{Id, Report, Status};
 
 /// How the value of a directive is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     /// Text.
     Text,
     /// A number; an empty value is 0.
@@ -23,7 +23,7 @@ enum Kind {
 }
 
 /// The directives of `[global]`.
-const GLOBAL: &[(&str, Kind)] = &[
+pub const GLOBAL: &[(&str, Kind)] = &[
     ("daemonize", Kind::Flag),
     ("emergency_restart_interval", Kind::Time),
     ("emergency_restart_threshold", Kind::Integer),
@@ -44,7 +44,7 @@ const GLOBAL: &[(&str, Kind)] = &[
 ];
 
 /// The directives of pools without brackets.
-const POOL: &[(&str, Kind)] = &[
+pub const POOL: &[(&str, Kind)] = &[
     ("access.format", Kind::Text),
     ("access.log", Kind::Text),
     ("apparmor_hat", Kind::Text),
@@ -89,7 +89,7 @@ const POOL: &[(&str, Kind)] = &[
 ];
 
 /// The directives of pools with brackets; true for those with `yes` or `no`.
-const ARRAYS: &[(&str, bool)] = &[
+pub const ARRAYS: &[(&str, bool)] = &[
     ("access.suppress_path", false),
     ("env", false),
     ("php_admin_flag", true),
@@ -234,7 +234,7 @@ impl Settings {
 }
 
 /// Returns the name as PHP-FPM writes it, and how the value is read.
-fn find(table: &[(&'static str, Kind)], name: &str) -> Option<(&'static str, Kind)> {
+pub fn find(table: &[(&'static str, Kind)], name: &str) -> Option<(&'static str, Kind)> {
     table.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied()
 }
 
@@ -260,36 +260,40 @@ fn value(directive: &Directive) -> Result<&str, String> {
 impl Kind {
     /// Reads a value; an error says why PHP-FPM refuses it.
     fn read(self, text: &str, id: Id) -> Result<Set, String> {
-        let refused = |expected: &str| {
-            Err(format!("the value \"{text}\" is not {expected}, so PHP-FPM does not start"))
+        let expected = || match self {
+            Self::Text | Self::Integer => "a number".to_owned(),
+            Self::Time => "a time such as \"30\", \"30s\", \"5m\", \"2h\" or \"1d\"".to_owned(),
+            Self::Flag => "\"yes\" or \"no\"".to_owned(),
+            Self::Core => "a number or \"unlimited\"".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
         };
+        let refused =
+            || format!("the value \"{text}\" is not {}, so PHP-FPM does not start", expected());
+        let (text, number) = self.value(text).ok_or_else(refused)?;
+        Ok(Set { id, text, number })
+    }
+
+    /// Reads a value: its text, and the number in its unit: seconds of a time, 1 or 0 of a flag, -1
+    /// for `unlimited`. `None` if PHP-FPM refuses it.
+    pub fn value(self, text: &str) -> Option<(String, i64)> {
         let number = match self {
             Self::Text => 0,
-            Self::Integer => match integer(text) {
-                Some(number) => number,
-                None => return refused("a number"),
-            },
-            Self::Time => match seconds(text) {
-                Some(number) => number,
-                None => return refused("a time such as \"30\", \"30s\", \"5m\", \"2h\" or \"1d\""),
-            },
+            Self::Integer => integer(text)?,
+            Self::Time => seconds(text)?,
             // Without quotation marks, words are numbers or empty already, whatever their case.
             Self::Flag => match text {
                 "1" | "yes" | "true" | "on" => 1,
                 "0" | "no" | "false" | "off" | "none" | "" => 0,
-                _ => return refused("\"yes\" or \"no\""),
+                _ => return None,
             },
             Self::Core if text.eq_ignore_ascii_case("unlimited") => -1,
-            Self::Core => match integer(text) {
-                Some(number) if number >= 0 => number,
-                _ => return refused("a number or \"unlimited\""),
-            },
-            Self::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
-                Some(word) => return Ok(Set { id, text: (*word).to_owned(), number: 0 }),
-                None => return refused(&format!("one of {}", words.join(", "))),
-            },
+            Self::Core => integer(text).filter(|number| *number >= 0)?,
+            Self::Word(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(text))?;
+                return Some(((*word).to_owned(), 0));
+            }
         };
-        Ok(Set { id, text: text.to_owned(), number })
+        Some((text.to_owned(), number))
     }
 }
 

@@ -132,8 +132,7 @@ fn text(cursor: &mut Cursor<'_>, has_variable: &mut bool) -> Result<String, Stri
     while !is_at_end(cursor) {
         let before = cursor.left.len();
         if cursor.skip("${") {
-            variable(cursor)?;
-            *has_variable = true;
+            *has_variable |= !variable(cursor, &mut found)?;
         } else if cursor.left.trim_start_matches(is_blank).starts_with('"') {
             cursor.skip_blanks();
             cursor.next();
@@ -190,8 +189,7 @@ fn quoted(
 ) -> Result<(), String> {
     loop {
         if cursor.skip("${") {
-            variable(cursor)?;
-            *has_variable = true;
+            *has_variable |= !variable(cursor, found)?;
             continue;
         }
         match (cursor.next(), cursor.peek()) {
@@ -209,9 +207,15 @@ fn quoted(
     }
 }
 
-fn variable(cursor: &mut Cursor<'_>) -> Result<(), String> {
-    cursor.take_while(|one| one != '}');
-    if cursor.skip("}") { Ok(()) } else { Err("\"${\" has no \"}\"".to_owned()) }
+/// Reads a variable behind `${`, and adds its value. Returns true if it is known.
+fn variable(cursor: &mut Cursor<'_>, found: &mut String) -> Result<bool, String> {
+    let name = cursor.take_while(|one| one != '}');
+    if !cursor.skip("}") {
+        return Err("\"${\" has no \"}\"".to_owned());
+    }
+    let value = (cursor.variables)(name);
+    found.push_str(value.as_deref().unwrap_or_default());
+    Ok(value.is_some())
 }
 
 /// Returns the number at the start of a text, as atoi(3) does.
