@@ -11,6 +11,7 @@
 mod answers;
 mod pairs;
 mod records;
+mod requests;
 
 #[cfg(test)]
 mod tests;
@@ -21,3 +22,4 @@ pub use self::records::{
     End, HEADER, Kind, MAX_CONTENT_BYTES, Part, Protocol, Records, Role, header, put_begin,
     put_end_of_stream, put_stream,
 };
+pub use self::requests::{MAX_PARAMS, MAX_PARAMS_BYTES, Received, Reply, RequestHead, Requests};

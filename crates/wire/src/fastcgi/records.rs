@@ -112,7 +112,7 @@ pub fn header(kind: Kind, id: u16, content: u16) -> [u8; HEADER] {
 }
 
 /// Appends a record. `content` has at most [`MAX_CONTENT_BYTES`] bytes; the rest is ignored.
-fn put_record(kind: Kind, id: u16, content: &[u8], out: &mut Vec<u8>) {
+pub(super) fn put_record(kind: Kind, id: u16, content: &[u8], out: &mut Vec<u8>) {
     let len = u16::try_from(content.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&header(kind, id, len));
     out.extend_from_slice(content.get(..usize::from(len)).unwrap_or_default());
