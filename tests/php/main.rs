@@ -25,6 +25,7 @@ mod queue;
 mod slow_log;
 mod status;
 mod timeouts;
+mod web_servers;
 mod worker_check;
 mod worker_mode;
 mod worker_mode_failures;

@@ -74,6 +74,20 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     Ok(CheckedHead { status: head.status, reason, fields, length, variables })
 }
 
+/// Checks a head for a web server that passes it on to its client (FastCGI). The web server frames
+/// the message, so the fields for that are left to it, as by PHP-FPM.
+pub fn check_for_server(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
+    let mut checked = check(head)?;
+    let mut block = Vec::with_capacity(head.lines.iter().map(|line| line.len() + 2).sum());
+    for (name, value) in head.lines.iter().filter_map(|line| split(line)) {
+        if !name.eq_ignore_ascii_case(b"status") {
+            block.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+        }
+    }
+    (checked.fields, checked.length) = (FieldBlock::from_lines(block.into()), None);
+    Ok(checked)
+}
+
 /// Returns the fields of an interim response.
 pub fn interim_fields(head: &ScriptHead) -> FieldBlock {
     check_lines(&head.lines).0
@@ -152,6 +166,17 @@ mod tests {
             "NUL: \0",
         ];
         assert_eq!(checked(200, &lines).unwrap().fields.as_bytes(), b"");
+    }
+
+    #[test]
+    fn a_web_server_gets_the_fields_that_frame_the_message() {
+        let lines =
+            ["Content-Length: 3", "Connection: close", "Date: x", "Status: 500", "A: b\nC: d"];
+        let lines = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        let head = check_for_server(&ScriptHead { status: 201, reason: Bytes::new(), lines });
+        let head = head.unwrap();
+        let expected = b"Content-Length: 3\r\nConnection: close\r\nDate: x\r\n";
+        assert_eq!((head.fields.as_bytes(), head.status, head.length), (&expected[..], 201, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use bytes::Bytes;
 use howdah_config::is_directory_setting;
 use howdah_http::authority;
 use howdah_http::handshake::Handshake;
@@ -40,12 +41,28 @@ pub fn write(
     body_len: u64,
     trace: Option<&TraceFields>,
 ) {
+    if let Some(given) = request.additions.as_ref().and_then(|all| all.parameters.as_ref()) {
+        return write_given(params, given, trace);
+    }
     write_standard(params, request, script, software, body_len, trace);
     if let Some(additions) = &request.additions
         && !additions.variables.is_empty()
     {
         replace(params, &additions.variables);
     }
+}
+
+/// Writes the parameters that a web server has sent over FastCGI, as they are.
+fn write_given(params: &mut Params, given: &[(Bytes, Bytes)], trace: Option<&TraceFields>) {
+    params.clear();
+    let is_replaced = |name: &[u8]| {
+        let field = name.strip_prefix(b"HTTP_");
+        trace.is_some() && field.is_some_and(TraceFields::replace)
+    };
+    for (name, value) in given.iter().filter(|(name, _)| !is_replaced(name)) {
+        params.push(name, value);
+    }
+    write_trace(params, trace);
 }
 
 /// Replaces parameters by variables of actions. A variable with an empty value only removes one.
@@ -220,6 +237,11 @@ fn write_as_apache(
 /// Writes the settings of actions and `.htaccess` files for the script, for a worker of this
 /// server.
 pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
+    if request.additions.as_ref().is_some_and(|additions| additions.parameters.is_some()) {
+        // The settings are among the parameters.
+        let root = script.root.as_os_str().as_bytes();
+        return params.push_reserved(Reserved::FastCgi, root);
+    }
     let (mut locked, mut values) = (PhpValues::default(), PhpValues::default());
     for additions in request.additions.iter() {
         for (name, value) in &additions.locked_settings {

@@ -305,6 +305,8 @@ pub struct Application {
     pub obeys_htaccess: bool,
     /// Names of settings of PHP that actions of the document have.
     pub route_settings: Vec<String>,
+    /// A listener for FastCGI passes requests to it.
+    pub takes_fastcgi: bool,
     /// PHP's own settings.
     pub options: PhpOptions,
     /// The number of its processes.
@@ -432,6 +434,7 @@ impl Application {
             worker,
             obeys_htaccess: htaccess.is_some(),
             route_settings: Vec::new(),
+            takes_fastcgi: false,
             htaccess,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),

@@ -258,8 +258,14 @@ impl Config {
         mistakes.part(LimitRule::check_zones(config.limit_rules()))?;
         let obedient = config.applications_of_htaccess_shares();
         let settings = config.settings_of_routes();
-        for application in &mut config.applications {
+        let behind = |name: &str| {
+            let mut listeners = config.listeners.iter().filter_map(|one| one.fastcgi.as_ref());
+            listeners.any(|fastcgi| fastcgi.application == name)
+        };
+        let behind: Vec<bool> = config.applications.iter().map(|one| behind(&one.name)).collect();
+        for (application, takes_fastcgi) in config.applications.iter_mut().zip(behind) {
             let application = Arc::make_mut(application);
+            application.takes_fastcgi = takes_fastcgi;
             application.obeys_htaccess |= obedient.contains(&application.name);
             // A worker takes any setting from `.htaccess` files.
             if !application.obeys_htaccess {

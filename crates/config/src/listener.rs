@@ -4,6 +4,7 @@ use crate::access_log::{AccessLog, LOGS};
 use crate::address::Address;
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
+use crate::fastcgi_listener::{FASTCGI_KEYS, FastCgiListener};
 use crate::forwarded::{CLIENT_IP, FORWARDED, Forwarded};
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::{LIMIT, LimitRule};
@@ -82,7 +83,7 @@ pub(crate) static LISTENER: Shape = Shape {
             "Unit's older form of `pass`: the name of an application",
         )
         .unit(),
-    ]],
+    ], FASTCGI_KEYS],
 };
 
 /// `proxy_protocol` of a listener.
@@ -107,6 +108,8 @@ pub struct Listener {
     pub pass: Pass,
     /// Maximum length of the queue of pending connections; `None` for the system's maximum.
     pub backlog: Option<u32>,
+    /// Settings for web servers that speak FastCGI; `None` for HTTP.
+    pub fastcgi: Option<FastCgiListener>,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Tls>,
     /// Support of HTTP/2 without TLS.
@@ -169,6 +172,7 @@ impl Listener {
             address: read_address(name, node)?,
             pass: Pass::Fixed(Target::Metrics),
             backlog: None,
+            fastcgi: None,
             tls: None,
             http2: CleartextHttp2::Never,
             redirect_to_https: None,
@@ -203,6 +207,7 @@ impl Listener {
             }
             Some(target) => Pass::Fixed(target),
         };
+        let fastcgi = FastCgiListener::read(&object, &address, &pass)?;
         let backlog = object.read("backlog", |backlog| {
             let length = backlog.integer(-1..=i64::from(i32::MAX))?;
             // As in Unit, -1 means the system's default.
@@ -220,6 +225,7 @@ impl Listener {
             address,
             pass,
             backlog,
+            fastcgi,
             tls,
             http2,
             redirect_to_https,

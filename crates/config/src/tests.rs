@@ -11,6 +11,7 @@ use super::*;
 
 mod application;
 mod fastcgi;
+mod fastcgi_listener;
 mod limit;
 mod names;
 mod operation;

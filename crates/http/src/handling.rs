@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_template::Variable;
@@ -27,6 +27,42 @@ pub struct Handling {
     answered_after: Cell<Option<Duration>>,
     tracing: Cell<Option<Tracing>>,
     looked_up: Cell<Option<(Duration, Duration)>>,
+    messages: Option<Arc<ScriptMessages>>,
+}
+
+/// Messages of a script, for the web server that has sent its request over FastCGI.
+#[derive(Debug, Default)]
+pub struct ScriptMessages(Mutex<Messages>);
+
+#[derive(Debug, Default)]
+struct Messages {
+    /// Bytes that were not taken yet.
+    waiting: Vec<u8>,
+    /// There was a message before.
+    has_any: bool,
+}
+
+/// Maximum number of bytes of messages that wait for their web server; further messages are only in
+/// the log.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+impl ScriptMessages {
+    /// Adds a message. As in PHP-FPM, a semicolon and a space separate messages.
+    pub fn push(&self, message: &[u8]) {
+        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.waiting.len() + message.len() > MAX_MESSAGE_BYTES {
+            return;
+        }
+        if std::mem::replace(&mut messages.has_any, true) {
+            messages.waiting.extend_from_slice(b"; ");
+        }
+        messages.waiting.extend_from_slice(message);
+    }
+
+    fn take(&self) -> Vec<u8> {
+        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut messages.waiting)
+    }
 }
 
 /// The party that runs a request.
@@ -89,6 +125,21 @@ impl Handling {
     /// Creates the facts about a request of this number on its connection.
     pub fn new(ordinal: u64) -> Self {
         Handling { ordinal, ..Handling::default() }
+    }
+
+    /// Collects the messages of the script for the client.
+    pub fn collect_messages(&mut self) {
+        self.messages = Some(Arc::default());
+    }
+
+    /// Returns the place for messages of the script; `None` if the client gets none.
+    pub fn messages(&self) -> Option<Arc<ScriptMessages>> {
+        self.messages.clone()
+    }
+
+    /// Takes the messages that the script has written since the last call.
+    pub fn take_messages(&self) -> Vec<u8> {
+        self.messages.as_ref().map(|messages| messages.take()).unwrap_or_default()
     }
 
     /// Records the party that runs the request, with its facts. Memory for the request and its

@@ -1,13 +1,13 @@
 //! HTTP between the server and its clients, independent of the handlers of requests.
 //!
-//! A connection of [`h1`] or [`h2`] reads a [`message::Request`], passes it to an
+//! A connection of [`h1`], [`h2`] or [`fastcgi`] reads a [`message::Request`], passes it to an
 //! [`exchange::Handler`] as an [`exchange::Exchange`], and sends the [`message::Response`] that the
 //! handler returns. This crate does not know the configuration of sites, routes, files or
 //! applications.
 //!
 //! | folder | content |
 //! | --- | --- |
-//! | `h1`, `h2` | the protocols: from a connection to requests, from responses to the connection |
+//! | `h1`, `h2`, `fastcgi` | the protocols: from a connection to requests, from responses to the connection |
 //! | `message` | requests and responses |
 //! | `body` | bodies of responses; transfer, buffering and spooling of bodies |
 //! | `syntax` | parsers and writers of single elements: targets, hosts, framing, encodings, dates |
@@ -31,6 +31,7 @@ mod connection;
 pub mod copied_body;
 pub mod error_status;
 pub mod exchange;
+pub mod fastcgi;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
 pub mod h1;

@@ -74,6 +74,7 @@ pub async fn run(
         failure: OnceLock::new(),
         has_started_php: OnceLock::new(),
         profile: None,
+        messages: exchange.request.handling.messages(),
         flow,
         purger,
     };
@@ -144,6 +145,10 @@ async fn wait(
 ) -> Response {
     let started = Instant::now();
     let is_head = exchange.request.method.as_ref() == b"HEAD";
+    let check = match context.messages {
+        None => head::check,
+        Some(_) => head::check_for_server,
+    };
     let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
     let patience = application.config.limits.patience;
     let mut looks_at = patience.map(|patience| started + patience);
@@ -171,7 +176,7 @@ async fn wait(
                     let _ = exchange.interim(head.status, &head::interim_fields(&head)).await;
                 }
                 Next::Head(head) => {
-                    return match head::check(&head) {
+                    return match check(&head) {
                         Ok(head) => response::respond(head, handle, is_head),
                         Err(problem) => {
                             let (log, limit) = (thread.log(), &application.queue.request_lines);

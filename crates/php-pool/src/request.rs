@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use howdah_config::Variable;
 use howdah_config::include::SHARED;
-use howdah_http::handling::{Fact, Facts, ScriptFacts};
+use howdah_http::handling::{Fact, Facts, ScriptFacts, ScriptMessages};
 use howdah_http::message::{ShownRequestId, shown_target};
 use howdah_http::trace_context::TraceId;
 use howdah_sys::log::{Level, Log, Subject};
@@ -87,6 +87,8 @@ pub struct RequestContext {
     pub has_started_php: OnceLock<()>,
     /// The profile that its samples belong to.
     pub profile: Option<Arc<Profile>>,
+    /// Place for messages of the script for its web server; `None` if they are only for the log.
+    pub messages: Option<Arc<ScriptMessages>>,
     /// The caches of the request's application; `None` if there are none.
     pub purger: Option<Arc<dyn Purger>>,
 }
@@ -196,6 +198,7 @@ mod tests {
                 failure: OnceLock::new(),
                 has_started_php: OnceLock::new(),
                 profile: None,
+                messages: None,
                 purger: None,
             };
             assert!(context.to_string().ends_with("GET /?token=*** (/a.php)"), "{context}");

@@ -393,6 +393,7 @@ mod tests {
             has_started_php: Default::default(),
             flow: crate::request::Flow::default(),
             profile: None,
+            messages: None,
             purger: None,
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };

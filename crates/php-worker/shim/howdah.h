@@ -67,6 +67,11 @@ struct howdah_request {
     /* The processor time of this process, in microseconds, at which the request began; 0 if that is not
        known. */
     int64_t cpu_us;
+    /* 1 if the parameters are those of a web server that speaks FastCGI. */
+    uint64_t is_of_web_server;
+    /* In that case, the path of the script and its path in the URL; without data if there is none. */
+    struct howdah_string script;
+    struct howdah_string uri;
 };
 
 /* Why a worker script's process must not handle another request. */
@@ -335,7 +340,7 @@ _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");
 _Static_assert(sizeof(struct howdah_setting) == 40, "shared with src/ffi/params.rs");
-_Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_request) == 128, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");

@@ -68,6 +68,12 @@ void howdah_fill_request_info(const struct howdah_request *request)
     SG(request_info).content_type = type ? type->data : "";
     SG(request_info).content_length = request->content_length;
     SG(request_info).proto_num = protocol_number(HOWDAH_PARAM("SERVER_PROTOCOL"));
+    if (request->is_of_web_server) {
+        SG(request_info).request_uri = (char *)request->uri.data;
+        SG(request_info).path_translated = (char *)request->script.data;
+        /* As PHP-FPM, which does not know it: a redirect has status 302 for all methods. */
+        SG(request_info).proto_num = 1000;
+    }
     SG(request_info).argc = 0;
     SG(request_info).argv = NULL;
     SG(sapi_headers).http_response_code = (int)request->status;
@@ -165,6 +171,61 @@ static int refuse_script(const char *path, uint64_t name_rule)
     return 0;
 }
 
+/* The same for a script that a web server has chosen, with the responses and messages of PHP-FPM.
+   Returns false if the script can be run. */
+static bool refuse_script_of_web_server(const struct howdah_request *request, const char *path)
+{
+    static const char unknown[] = "Primary script unknown";
+    char *message = NULL;
+    int len = 0;
+
+    have_script_stat = false;
+    if (HOWDAH_PARAM("REQUEST_METHOD") == NULL) {
+        return true; /* This is no request of HTTP. */
+    }
+    if (path == NULL) {
+        howdah_rust.log(request->context, LOG_ERR, unknown, sizeof(unknown) - 1);
+        SG(sapi_headers).http_response_code = 404;
+        PUTS("File not found.\n");
+        return true;
+    }
+    if (request->name_rule == HOWDAH_NAME_NONE) {
+        len = spprintf(&message, 0,
+                       "Access to the script '%s' has been denied (see security.limit_extensions)", path);
+        SG(sapi_headers).http_response_code = 403;
+        PUTS("Access denied.\n");
+    } else {
+        int error = 0;
+
+        if (strlen(path) >= MAXPATHLEN || path[0] != '/') {
+            error = ENOENT;
+        } else if (lstat(path, &script_stat) != 0) {
+            error = errno;
+        } else {
+            is_script_link = S_ISLNK(script_stat.st_mode);
+            if (is_script_link && stat(path, &script_stat) != 0) {
+                error = errno;
+            } else if (!S_ISREG(script_stat.st_mode)) {
+                error = ENOENT;
+            } else if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
+                error = errno;
+            } else if (PG(open_basedir) && *PG(open_basedir) && php_check_open_basedir(path) != 0) {
+                error = EPERM;
+            }
+        }
+        if (error == 0) {
+            have_script_stat = true;
+            return false;
+        }
+        len = spprintf(&message, 0, "Unable to open primary script: %s (%s)", path, strerror(error));
+        SG(sapi_headers).http_response_code = error == EACCES ? 403 : 404;
+        PUTS(error == EACCES ? "Access denied.\n" : "No input file specified.\n");
+    }
+    howdah_rust.log(request->context, LOG_ERR, message, len);
+    efree(message);
+    return true;
+}
+
 static const char *parameter(const char *name, char **owned, const char *otherwise)
 {
     *owned = sapi_getenv(name, strlen(name));
@@ -231,10 +292,17 @@ bool howdah_is_cut(void)
 void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
-    int refused = refuse_script(path, request->name_rule);
+    int refused = 0;
     zend_file_handle file;
 
     EG(exit_status) = 0;
+    if (request->is_of_web_server) {
+        if (refuse_script_of_web_server(request, path)) {
+            return;
+        }
+    } else {
+        refused = refuse_script(path, request->name_rule);
+    }
     if (refused) {
         refuse(request, path, refused);
         return;

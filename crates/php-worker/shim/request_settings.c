@@ -6,6 +6,9 @@
  */
 #include "internal.h"
 
+#include "zend_ini_scanner.h"
+#include <syslog.h>
+
 /* The setting "engine" of mod_php. */
 static bool engine_off;
 
@@ -56,9 +59,60 @@ static bool turns_engine_off(const struct howdah_setting *setting)
     return !on;
 }
 
+/* Applies a setting that a web server has given in PHP_VALUE or, if `admin` points to true, in
+   PHP_ADMIN_VALUE: as in PHP-FPM, that may be any setting, and scripts cannot change it. */
+static void apply_of_web_server(zval *name, zval *text, zval *index, int type, void *admin)
+{
+    zend_ini_entry *entry;
+    zend_string *value;
+    bool is_admin = *(bool *)admin;
+
+    (void)index;
+    if (name == NULL) {
+        return;
+    }
+    if (type != ZEND_INI_PARSER_ENTRY) {
+        static const char refused[] = "Passing INI directive through FastCGI: only classic entries are allowed";
+
+        howdah_rust.log(howdah_request()->context, LOG_ERR, refused, sizeof(refused) - 1);
+        return;
+    }
+    if (text == NULL || Z_TYPE_P(name) != IS_STRING || Z_TYPE_P(text) != IS_STRING) {
+        return;
+    }
+    entry = zend_hash_find_ptr(EG(ini_directives), Z_STR_P(name));
+    if (entry == NULL) {
+        return;
+    }
+    value = zend_string_init(Z_STRVAL_P(text), Z_STRLEN_P(text), 1);
+    /* Some settings refuse the stage of a .htaccess file. */
+    zend_alter_ini_entry(entry->name, value, is_admin ? PHP_INI_SYSTEM : PHP_INI_PERDIR,
+                         is_admin ? PHP_INI_STAGE_ACTIVATE : PHP_INI_STAGE_HTACCESS);
+    if (is_admin && entry->modified) {
+        entry->modifiable = 0; /* see apply() */
+    }
+    zend_string_release(value);
+}
+
+/* Reads settings in the syntax of php.ini. */
+static void read_of_web_server(const struct howdah_string *text, bool is_admin)
+{
+    if (text && text->len > 0) {
+        char *lines;
+
+        spprintf(&lines, 0, "%s\n", text->data);
+        zend_parse_ini_string(lines, 1, ZEND_INI_SCANNER_NORMAL, apply_of_web_server, &is_admin);
+        efree(lines);
+    }
+}
+
 void howdah_apply_settings(const struct howdah_request *request)
 {
     engine_off = false;
+    if (request->is_of_web_server) {
+        read_of_web_server(HOWDAH_PARAM("PHP_VALUE"), false);
+        read_of_web_server(HOWDAH_PARAM("PHP_ADMIN_VALUE"), true);
+    }
     for (size_t i = 0; i < request->setting_count; i++) {
         const struct howdah_setting *setting = &request->settings[i];
 

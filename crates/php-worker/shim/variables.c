@@ -128,7 +128,9 @@ void howdah_hook_environment(void)
    path after it. PHP itself adds REQUEST_TIME and the credentials. */
 void howdah_register_variables(zval *array)
 {
-    const struct howdah_string *name = HOWDAH_PARAM("SCRIPT_NAME");
+    const struct howdah_request *request = howdah_request();
+    const struct howdah_string *name = request && request->is_of_web_server
+                                           ? &request->uri : HOWDAH_PARAM("SCRIPT_NAME");
     const struct howdah_string *info = HOWDAH_PARAM("PATH_INFO");
     size_t name_len = name ? name->len : 0;
     size_t info_len = info && howdah_fix_pathinfo ? info->len : 0;

@@ -76,6 +76,8 @@ impl Application {
             is_resident,
             has_htaccess: self.spec.htaccess,
             route_settings: &self.spec.route_settings,
+            takes_fastcgi: self.spec.takes_fastcgi,
+            fixes_path_info: self.php.setting("cgi.fix_pathinfo").is_some_and(|value| value != "0"),
             limit: self.spec.requests,
             // Opened in the worker: /proc/self/statm belongs to the process that opens it.
             memory: MemoryLimit::new(self.spec.memory),

@@ -79,6 +79,7 @@ mod trusted_start;
 mod uploads;
 mod usage;
 mod watch;
+mod web_server;
 mod worker;
 mod zygote;
 

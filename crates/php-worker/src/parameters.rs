@@ -112,6 +112,8 @@ pub fn decode<'a: 'r, 'r>(
                 params.set_status(status.ok_or(Unusable::Malformed)?);
                 true
             }
+            // The caller has read it.
+            Reserved::FastCgi => return Err(Unusable::Malformed),
             Reserved::Profile => {
                 params.profile = Some(Order::decode(value)?);
                 true

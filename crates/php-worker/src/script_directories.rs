@@ -30,7 +30,7 @@ impl<'a> ScriptDirectories<'a> {
     /// Returns true if the script that these parameters name may run.
     pub fn allow(&self, params: &[u8], count: u32) -> Result<bool, Malformed> {
         if self.allowed.is_empty() && self.forbidden.is_empty() {
-            return Ok(true);
+            return Ok(true); // without a look at the parameters
         }
         let mut script: &[u8] = b"";
         decode_params(params, count, |name, value| {
@@ -41,7 +41,11 @@ impl<'a> ScriptDirectories<'a> {
         Ok(self.contain(script))
     }
 
-    fn contain(&self, script: &[u8]) -> bool {
+    /// Returns true if the script at this path may run.
+    pub fn contain(&self, script: &[u8]) -> bool {
+        if self.allowed.is_empty() && self.forbidden.is_empty() {
+            return true;
+        }
         // A script that does not exist is reported when PHP opens it.
         let Ok(script) = fs::canonicalize(OsStr::from_bytes(script)) else { return true };
         let below = |directory: &String| {

@@ -16,19 +16,26 @@ impl<'a> ScriptExtensions<'a> {
         ScriptExtensions(endings)
     }
 
+    /// Returns true if a path has one of the endings.
+    pub fn allow_path(&self, path: &[u8]) -> bool {
+        match self.0 {
+            [] => path.ends_with(b".php"),
+            endings => endings.iter().any(|end| path.ends_with(end.as_bytes())),
+        }
+    }
+
     /// Returns true if the script that these parameters name has one of the endings. `None` if the
     /// configuration has none.
     pub fn allow(&self, params: &[u8], count: u32) -> Result<Option<bool>, Malformed> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        let is_script = |path: &[u8]| self.0.iter().any(|end| path.ends_with(end.as_bytes()));
         // Whichever of several names PHP takes, it has been checked.
         let (mut names, mut allowed) = (0, 0);
         decode_params(params, count, |name, value| {
             if name == b"SCRIPT_FILENAME" {
                 names += 1;
-                allowed += u32::from(is_script(value));
+                allowed += u32::from(self.allow_path(value));
             }
         })?;
         Ok(Some(names > 0 && allowed == names))

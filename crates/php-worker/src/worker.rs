@@ -30,6 +30,7 @@ use crate::script_directories::ScriptDirectories;
 use crate::script_extensions::ScriptExtensions;
 use crate::socket::{is_peer_closed, receive_within};
 use crate::uploads::Uploads;
+use crate::web_server::WebServerRequest;
 
 /// Interval at which a sleeping worker checks that the router still runs. After the first one it
 /// returns the memory of earlier requests to the kernel. The next request gets the memory again,
@@ -63,6 +64,10 @@ pub struct Worker<'a> {
     pub has_htaccess: bool,
     /// Names of settings of PHP that requests may have without `.htaccess` files.
     pub route_settings: &'a [String],
+    /// Requests may come from a web server over FastCGI.
+    pub takes_fastcgi: bool,
+    /// The setting `cgi.fix_pathinfo`.
+    pub fixes_path_info: bool,
     /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,
     /// The limit of its private memory, checked after each request.
@@ -292,15 +297,27 @@ impl Worker<'_> {
         } else {
             rest
         };
-        if self.script_directories.allow(encoded, header.params) == Ok(false) {
+        let web_server = self.of_web_server(encoded, header.params, exchange)?;
+        if web_server.is_none()
+            && self.script_directories.allow(encoded, header.params) == Ok(false)
+        {
             exchange.log(3, b"Access to the script denied: not in script_directories");
             return Err(Refused::Status(403));
         }
+        let given = encoded;
+        let (encoded, count) = match &web_server {
+            None => (encoded, header.params),
+            Some(request) => (request.params.as_bytes(), request.params.len()),
+        };
         let now_us = clock::monotonic_us();
-        let resolved = Resolved::new(encoded, header.params, &self.roots, now_us);
+        let resolved = match &web_server {
+            None => Resolved::new(encoded, count, &self.roots, now_us),
+            // Paths are those that the web server has chosen.
+            Some(_) => Ok(Resolved::default()),
+        };
         let decoded = resolved.as_ref().map_err(|unusable| *unusable);
-        let decoded = decoded.and_then(|found| parameters::decode(encoded, header.params, found));
-        let (mut list, inline) = match decoded {
+        let decoded = decoded.and_then(|found| parameters::decode(encoded, count, found));
+        let (mut list, _) = match decoded {
             Ok(decoded) => decoded,
             Err(Unusable::Nul) => return Err(Refused::Status(400)),
             Err(Unusable::Malformed) => {
@@ -310,10 +327,17 @@ impl Worker<'_> {
         if !self.has_htaccess {
             list = list.without_htaccess(self.route_settings);
         }
-        match self.script_extensions.allow(encoded, header.params) {
-            Ok(Some(is_allowed)) => list.limit_name(is_allowed),
-            Ok(None) => {}
-            Err(_) => return Err(malformed(exchange, "its parameters are broken")),
+        match (&web_server, self.script_extensions.allow(encoded, count)) {
+            (Some(request), _) => {
+                if !list.set_web_server(request.script_text(), request.uri_text()) {
+                    return Err(Refused::Status(400));
+                }
+                let is_script = |path| self.script_extensions.allow_path(path);
+                list.limit_name(request.script().is_none_or(is_script));
+            }
+            (None, Ok(Some(is_allowed))) => list.limit_name(is_allowed),
+            (None, Ok(None)) => {}
+            (None, Err(_)) => return Err(malformed(exchange, "its parameters are broken")),
         }
         list.set_start(cpu_us);
         if let Some(order) = list.profile {
@@ -326,7 +350,12 @@ impl Worker<'_> {
         let Ok(length) = i64::try_from(header.body_len) else {
             return Err(malformed(exchange, "its body has an impossible length"));
         };
-        let inline = if has_params_file { rest } else { inline };
+        let inline = if has_params_file {
+            rest
+        } else {
+            // The body is behind the parameters.
+            given.get(header.params_len as usize..).unwrap_or_default()
+        };
         let body = body(&header, inline, &mut files);
         let body = body.map_err(|problem| malformed(exchange, problem))?;
         exchange.set_body(body);
@@ -346,6 +375,33 @@ impl Worker<'_> {
         let (peak_memory, opcache) = (result.peak_memory, result.opcache());
         let is_cut = result.is_cut();
         Ok(Outcome { peak_memory, opcache, retirement, is_php_broken, is_cut })
+    }
+
+    /// Returns the request of a web server over FastCGI; `None` if it is none.
+    fn of_web_server(
+        &self,
+        encoded: &[u8],
+        count: u32,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<Option<WebServerRequest>, Refused> {
+        // Without a listener for it, the reserved parameter is an error of the router.
+        if !self.takes_fastcgi || self.is_resident {
+            return Ok(None);
+        }
+        let read = WebServerRequest::read(encoded, count, self.fixes_path_info);
+        let Some(request) = read.map_err(|_| malformed(exchange, "its parameters are broken"))?
+        else {
+            return Ok(None);
+        };
+        let place = match request.script() {
+            Some(script) if !self.script_directories.contain(script) => "script_directories",
+            Some(_) if !request.is_below_root() => "the root of the application",
+            _ => return Ok(Some(request)),
+        };
+        let script = String::from_utf8_lossy(request.script().unwrap_or_default());
+        let line = format!("Access to the script '{script}' has been denied (not in {place})");
+        exchange.log(3, line.as_bytes());
+        Err(Refused::Status(403))
     }
 
     /// Creates this worker's directory for uploaded files, once.

@@ -7,6 +7,7 @@ mod checks;
 mod directives;
 mod error_pages;
 mod esi;
+mod fastcgi;
 mod fetch;
 mod internal_redirect;
 mod mirror;
@@ -36,7 +37,6 @@ use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
 use howdah_routing::route::{Decision, Routed, Step};
 use howdah_routing::snapshot::Snapshot;
-use howdah_routing::snapshot::effects::Effects;
 use howdah_sys::log::Level;
 
 use self::respond::{limit_body, produce, settle};
@@ -71,6 +71,17 @@ impl Handler for RequestHandler {
             return response;
         }
         let context = Context::new(thread, &snapshot, exchange.started_at);
+        if let Some(listener) = snapshot.listeners.get(&*self.listener)
+            && let Some(settings) = &listener.fastcgi
+        {
+            let mut response = fastcgi::answer(&context, settings, exchange).await;
+            exchange.request.handling.set_answered(exchange.started_at);
+            let of_listener = listener.access_log.as_ref();
+            let logs = logs(&snapshot, of_listener, false, &exchange.request);
+            let progress = Progress { admission: context.admission.take(), logs };
+            self.keep(progress, &exchange.request, &mut response);
+            return response;
+        }
         let routing = &context.routing;
 
         let (mut routed, step) = routing.route(&self.listener, &mut exchange.request);
@@ -110,7 +121,7 @@ impl Handler for RequestHandler {
             response.fields.push(&name, value);
         }
         let (request, effects) = (&exchange.request, &routed.effects);
-        let logs = logs(&snapshot, effects, request);
+        let logs = logs(&snapshot, effects.access_log, effects.has_own_log, request);
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
         browser_caching::apply(effects.caching, request, &mut response);
@@ -160,7 +171,11 @@ impl Handler for RequestHandler {
     }
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
-        self.log_client_error(connection, format_args!("HTTP/2 connection closed: {why}"));
+        let snapshot = self.thread.snapshot_for(&self.listener);
+        let listener = snapshot.listeners.get(&*self.listener);
+        let is_fastcgi = listener.is_some_and(|listener| listener.fastcgi.is_some());
+        let protocol = if is_fastcgi { "FastCGI" } else { "HTTP/2" };
+        self.log_client_error(connection, format_args!("{protocol} connection closed: {why}"));
     }
 
     fn owner(&self, connection: &ConnectionInfo) -> Owner {
@@ -186,16 +201,21 @@ fn admits(routed: &Routed<'_>, step: &Step<'_>, exchange: &Exchange<'_>) -> bool
     exchange.admits()
 }
 
-/// Returns the access logs of a request: those of an action, else those of the application that has
-/// run its script, else those of the listener.
-fn logs(snapshot: &Snapshot, effects: &Effects<'_>, request: &Request) -> Option<Arc<[AccessLog]>> {
-    let of_application = if effects.has_own_log || snapshot.application_logs.is_empty() {
+/// Returns the access logs of a request: those of an action (`is_of_action`), else those of the
+/// application that has run its script, else those of the listener.
+fn logs(
+    snapshot: &Snapshot,
+    access_log: Option<&Arc<[AccessLog]>>,
+    is_of_action: bool,
+    request: &Request,
+) -> Option<Arc<[AccessLog]>> {
+    let of_application = if is_of_action || snapshot.application_logs.is_empty() {
         None
     } else {
         let runner = request.handling.runner();
         runner.and_then(|name| snapshot.application_logs.get(&*name).cloned())
     };
-    of_application.or_else(|| effects.access_log.cloned())
+    of_application.or_else(|| access_log.cloned())
 }
 
 impl RequestHandler {

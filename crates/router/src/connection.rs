@@ -13,7 +13,7 @@ use howdah_http::eviction::Client;
 use howdah_http::exchange::Handler;
 use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
-use howdah_http::{h2, respond};
+use howdah_http::{fastcgi, h2, respond};
 use howdah_limits::at_once::Permit;
 use howdah_limits::rules;
 use howdah_pipeline::handler::RequestHandler;
@@ -42,6 +42,13 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
     let found = snapshot.listeners.get(&*listener);
     let balancers = found.and_then(|found| found.balancers.as_ref());
     let has_proxy_header = balancers.is_some_and(|balancers| balancers.matches(info.peer));
+    if let Some(allow) = found.and_then(|found| found.fastcgi.as_ref()?.allow.as_ref())
+        && !allow.matches(info.peer)
+    {
+        let problem = "connection closed: \"allow\" of the listener does not have the address";
+        return RequestHandler::new(thread, &listener)
+            .log_client_error(&info, format_args!("{problem}"));
+    }
     let protocol = found.map_or(Protocol::Plain(CleartextHttp2::Never), Protocol::of);
     let handler = RequestHandler::new(thread, &listener);
     // The client behind a balancer is not known yet.
@@ -56,6 +63,9 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
             spawn(thread, permits, serve_proxied(handler, protocol, stream, info, drain));
         }
         Protocol::Tls(tls) => spawn(thread, permits, serve_tls(handler, tls, stream, info, drain)),
+        Protocol::FastCgi => {
+            spawn(thread, permits, fastcgi::serve(stream, info, handler, drain));
+        }
         Protocol::Plain(CleartextHttp2::Never) => {
             spawn(thread, permits, h1::serve(stream, info, handler, drain));
         }
@@ -107,6 +117,7 @@ impl<F: Future> Future for InTurns<F> {
 /// The protocol of a listener's connections.
 enum Protocol {
     Tls(Arc<TlsListener>),
+    FastCgi,
     Plain(CleartextHttp2),
 }
 
@@ -114,6 +125,7 @@ impl Protocol {
     fn of(listener: &Listener) -> Protocol {
         match &listener.tls {
             Some(tls) => Protocol::Tls(Arc::clone(tls)),
+            None if listener.fastcgi.is_some() => Protocol::FastCgi,
             None => Protocol::Plain(listener.http2),
         }
     }
@@ -151,6 +163,7 @@ async fn serve_proxied(
     };
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
+        Protocol::FastCgi => fastcgi::serve(stream, info, handler, drain).await,
         Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,
         Protocol::Plain(http2) => serve_cleartext(handler, http2, stream, info, drain).await,
     }

@@ -81,6 +81,8 @@ pub struct Snapshot {
 pub struct Listener {
     /// Target of requests.
     pub pass: CompiledPass,
+    /// Settings for web servers that speak FastCGI; `None` for HTTP.
+    pub fastcgi: Option<config::FastCgiListener>,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<Arc<TlsListener>>,
     /// Port of the https redirect for requests without TLS.

@@ -50,6 +50,9 @@ pub enum Reserved {
     Status,
     /// The script is sampled: [`Order`](crate::profile::Order).
     Profile,
+    /// The other parameters are those of a web server, which has chosen the script: PHP sees what it
+    /// sees under PHP-FPM. The value is the directory that the script must be below.
+    FastCgi,
 }
 
 impl Reserved {
@@ -62,6 +65,7 @@ impl Reserved {
             Reserved::AnyName => b"\x01any_name",
             Reserved::Status => b"\x01status",
             Reserved::Profile => b"\x01profile",
+            Reserved::FastCgi => b"\x01fastcgi",
         }
     }
 
@@ -78,6 +82,7 @@ impl Reserved {
             Reserved::AnyName,
             Reserved::Status,
             Reserved::Profile,
+            Reserved::FastCgi,
         ];
         all.into_iter().find(|one| one.name() == name).map(Some).ok_or(Malformed)
     }
@@ -151,6 +156,16 @@ impl Params {
     /// Returns the encoded parameters.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the number of parameters.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns true if there are no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Returns all names and values.

@@ -18,10 +18,10 @@ use crate::memory::{Charge, FREE_BYTES};
 
 /// Maximum length in bytes of a body that is copied into the buffer. Beyond, a second slice of a
 /// vectored write costs less.
-pub(super) const MAX_COPY: usize = 16 * 1024;
+pub(crate) const MAX_COPY: usize = 16 * 1024;
 
 /// Number of bytes above which the output is sent before more is added.
-pub(super) const FLUSH_SIZE: usize = 64 * 1024;
+pub(crate) const FLUSH_SIZE: usize = 64 * 1024;
 
 thread_local! {
     static SPARE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -29,7 +29,7 @@ thread_local! {
 
 /// Bytes to be sent.
 #[derive(Default)]
-pub(super) struct Output {
+pub(crate) struct Output {
     buffer: Vec<u8>,
     /// Number of bytes of the buffer that were sent.
     sent: usize,

@@ -62,7 +62,7 @@ impl Io for UnixStream {
 }
 
 /// The byte level of a connection. Borrowed for the time of a poll, never across an await.
-pub(super) struct Transport<I> {
+pub(crate) struct Transport<I> {
     pub io: I,
     pub input: Input,
     pub timer: Timer,
@@ -75,7 +75,7 @@ pub(super) struct Transport<I> {
 
 /// State of reading a head and of sending.
 #[derive(Default)]
-pub(super) struct Work {
+pub(crate) struct Work {
     pub scan: Scan,
     pub out: Output,
     /// Speed at which the client takes the output.
@@ -103,7 +103,7 @@ static INITIAL_WORK: LazyLock<Work> = LazyLock::new(Work::default);
 
 /// The [`Work`] of a connection, taken from the thread when it is first changed.
 #[derive(Default)]
-pub(super) struct PooledWork(Option<Box<Work>>);
+pub(crate) struct PooledWork(Option<Box<Work>>);
 
 impl PooledWork {
     /// Returns it to the thread if all output was sent. The input must be empty.
@@ -163,7 +163,8 @@ impl<I: Io> Transport<I> {
         self.poll_read_with(cx, Input::poll_read)
     }
 
-    fn poll_read_with(
+    /// Reads with a method of the input, like [`Transport::poll_read`].
+    pub fn poll_read_with(
         &mut self,
         cx: &mut Context<'_>,
         read: impl FnOnce(&mut Input, &mut I, &mut Context<'_>) -> Poll<io::Result<usize>>,

@@ -60,6 +60,8 @@ pub struct Additions {
     pub variables: Vec<(String, Vec<u8>)>,
     /// Names of variables whose values do not depend on the request: they may be secrets.
     pub constants: Vec<String>,
+    /// Parameters of a web server that speaks FastCGI, in place of all usual ones: names and values.
+    pub parameters: Option<Vec<(Bytes, Bytes)>>,
     /// Settings.
     pub settings: Vec<(String, String)>,
     /// Settings that scripts cannot change.

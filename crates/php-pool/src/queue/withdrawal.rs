@@ -96,6 +96,7 @@ mod tests {
             has_started_php: Default::default(),
             flow: Flow::default(),
             profile: None,
+            messages: None,
             purger: None,
         };
         let key = RequestKey::new(0, number, 0);

@@ -1,5 +1,6 @@
 //! Handles frames that are not part of the response: log records, descriptors, status, the end.
 
+use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -17,6 +18,22 @@ use crate::pending::{Event, Failure};
 use crate::request::RequestKey;
 use crate::status_page::Pool;
 
+/// Messages of the worker itself, which PHP-FPM sends to web servers without more.
+const OWN_MESSAGES: [&[u8]; 4] = [
+    b"Access to the script",
+    b"Passing INI directive through FastCGI",
+    b"Primary script unknown",
+    b"Unable to open primary script",
+];
+
+/// Returns a message as PHP-FPM sends it to web servers.
+fn for_server(message: &[u8]) -> Cow<'_, [u8]> {
+    if OWN_MESSAGES.iter().any(|own| message.starts_with(own)) {
+        return message.into();
+    }
+    [b"PHP message: ", message].concat().into()
+}
+
 impl PhpThread {
     /// Handles an event. Returns true if the slot has been taken from the request.
     pub(super) fn on_event(
@@ -30,6 +47,9 @@ impl PhpThread {
             Event::None => {}
             Event::Log(severity, message) => {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
+                    if let Some(messages) = &context.messages {
+                        messages.push(&for_server(&message));
+                    }
                     let text = String::from_utf8_lossy(&message);
                     let level = Level::from_syslog(severity);
                     // As if the worker had written to the log itself.

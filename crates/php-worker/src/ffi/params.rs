@@ -63,12 +63,15 @@ pub(super) struct RawRequest {
     name_rule: u64,
     status: u64,
     cpu_us: i64,
+    is_of_web_server: u64,
+    script: Text,
+    uri: Text,
 }
 
 const _: () = {
     assert!(size_of::<Text>() == 16 && size_of::<Param>() == 32);
     assert!(std::mem::offset_of!(Param, value) == 16 && size_of::<Setting>() == 40);
-    assert!(size_of::<RawRequest>() == 88);
+    assert!(size_of::<RawRequest>() == 128);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
     assert!(std::mem::offset_of!(RawRequest, authorization) == 48);
 };
@@ -96,6 +99,8 @@ pub struct Params<'a> {
     name_rule: NameRule,
     status: u16,
     cpu_us: i64,
+    /// The script that a web server has chosen and its path in the URL.
+    web_server: Option<(Text, Text)>,
     /// The order to sample this request.
     pub profile: Option<Order>,
     bytes: PhantomData<&'a [u8]>,
@@ -111,6 +116,7 @@ impl Default for Params<'_> {
             name_rule: NameRule::Php,
             status: 200,
             cpu_us: 0,
+            web_server: None,
             profile: None,
             bytes: PhantomData,
         }
@@ -167,6 +173,15 @@ impl<'a> Params<'a> {
         self.cpu_us = i64::try_from(cpu_us).unwrap_or_default();
     }
 
+    /// Marks the parameters as those of a web server, which has chosen a script with this path in the
+    /// URL. Both include the NUL that ends them; `None` if there is none. Returns false as
+    /// [`Params::push`].
+    pub fn set_web_server(&mut self, script: Option<&'a [u8]>, uri: Option<&'a [u8]>) -> bool {
+        let text = |bytes: Option<&[u8]>| bytes.map_or(Some(Text::NONE), Text::new);
+        self.web_server = text(script).zip(text(uri));
+        self.web_server.is_some()
+    }
+
     /// Drops the values that only an application with support for `.htaccess` files takes from the
     /// router, except for settings with these names.
     pub fn without_htaccess(mut self, kept_settings: &[String]) -> Self {
@@ -191,6 +206,9 @@ impl<'a> Params<'a> {
             name_rule: self.name_rule as u64,
             status: u64::from(self.status),
             cpu_us: self.cpu_us,
+            is_of_web_server: self.web_server.is_some().into(),
+            script: self.web_server.map_or(Text::NONE, |(script, _)| script),
+            uri: self.web_server.map_or(Text::NONE, |(_, uri)| uri),
         }
     }
 }

@@ -61,13 +61,7 @@ async fn ask_as_is<'s>(
     let options = handling.servers.as_ref().unwrap_or(&USUAL_OPTIONS);
     match origin {
         Origin::Php(application, script) => {
-            let bodies = BodyBuffer {
-                memory: http.body_buffer_size,
-                directory: match &http.body_temp_path {
-                    Some(path) => path.as_path().into(),
-                    None => Arc::clone(&thread.shared.tmp),
-                },
-            };
+            let bodies = body_buffer(context);
             let flow = flow(context, &application.config.limits.fair, exchange);
             // Boxed: most requests are for files and need no memory for this large future.
             let purger = handling.cache.map(|cache| {
@@ -99,9 +93,21 @@ async fn ask_as_is<'s>(
     }
 }
 
+/// Returns the buffer for the body of a request to an application.
+pub fn body_buffer(context: &Context<'_>) -> BodyBuffer {
+    let http = &context.routing.snapshot.config.settings.http;
+    BodyBuffer {
+        memory: http.body_buffer_size,
+        directory: match &http.body_temp_path {
+            Some(path) => path.as_path().into(),
+            None => Arc::clone(&context.thread.shared.tmp),
+        },
+    }
+}
+
 /// Returns the flow of a request in the queue of an application: that of its limits, or else that
 /// of the application.
-fn flow(context: &Context<'_>, fairness: &Fairness, exchange: &Exchange<'_>) -> Flow {
+pub fn flow(context: &Context<'_>, fairness: &Fairness, exchange: &Exchange<'_>) -> Flow {
     if let Some((key, max)) = context.admission.borrow().processes {
         return Flow { key: key.get(), max_running: Some(max) };
     }

@@ -69,6 +69,7 @@ pub fn spec(
         stderr: config.stderr.as_ref().map(path),
         htaccess: config.obeys_htaccess,
         route_settings: config.route_settings.clone(),
+        takes_fastcgi: config.takes_fastcgi,
         requests: match &config.worker {
             Some(worker) => worker.requests,
             None => config.limits.requests,

@@ -191,6 +191,7 @@ impl Listener {
         let proxies = [&listener.forwarded, &listener.client_ip];
         Listener {
             pass: compile_pass(&listener.pass),
+            fastcgi: listener.fastcgi.clone(),
             tls: None,
             http2: listener.http2,
             redirect_to_https: listener.redirect_to_https,

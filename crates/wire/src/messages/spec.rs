@@ -159,6 +159,8 @@ record! {
         htaccess: bool,
         /// Names of settings of PHP that the router may set for a request, since routes have them.
         route_settings: Vec<String>,
+        /// Requests may come from a web server over FastCGI, which chooses script and settings.
+        takes_fastcgi: bool,
         /// Number of requests after which a worker is replaced; 0 for no limit.
         requests: u64,
         /// Memory in bytes above which a worker is replaced between requests; 0 for no limit.
@@ -196,6 +198,7 @@ impl ApplicationSpec {
             stderr: None,
             htaccess: false,
             route_settings: Vec::new(),
+            takes_fastcgi: false,
             requests: 0,
             memory: 0,
             rlimits: Vec::new(),

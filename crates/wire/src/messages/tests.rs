@@ -44,6 +44,7 @@ fn spec() -> ApplicationSpec {
         stderr: None,
         htaccess: true,
         route_settings: vec![text("memory_limit")],
+        takes_fastcgi: true,
         requests: 1 << 40,
         memory: 7,
         rlimits: vec![(text("nofile"), Some(9)), (text("core"), None)],

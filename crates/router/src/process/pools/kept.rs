@@ -98,6 +98,7 @@ impl PooledApplication {
             && self.is_serving()
             && targets(own) == targets(new)
             && own.route_settings == new.route_settings
+            && own.takes_fastcgi == new.takes_fastcgi
     }
 
     /// Returns its configuration with the logs of another one.

@@ -1,0 +1,86 @@
+//! Listeners for web servers that speak FastCGI.
+
+use super::*;
+
+fn read_listener(address: &str, listener: Value) -> Result<Config, String> {
+    let document = json!({
+        "listeners": {address: listener},
+        "applications": {
+            "shop": {"type": "php", "root": "/srv", "targets": null},
+            "resident": {"type": "php", "root": "/srv", "worker": {"script": "worker.php"}},
+            "far": {"type": "fastcgi", "server": "unix:/run/php.sock", "root": "/srv"},
+        },
+    });
+    let mut document = document;
+    document["applications"]["shop"].as_object_mut().unwrap().remove("targets");
+    Config::from_value(document).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_listener_for_fastcgi_passes_to_an_application() {
+    let config = read_listener(
+        "10.0.0.1:9000",
+        json!({"protocol": "fastcgi", "pass": "applications/shop", "allow": ["10.0.0.0/8"],
+            "status_path": "/status", "ping_path": "/ping", "ping_response": "here"}),
+    )
+    .unwrap();
+    let fastcgi = config.listeners[0].fastcgi.as_ref().unwrap();
+    let address = |text: &str| Some(text.parse().unwrap());
+    let allow = fastcgi.allow.as_ref().unwrap();
+    assert!(allow.matches(address("10.2.0.1:1")) && !allow.matches(address("192.0.2.1:1")));
+    assert_eq!((fastcgi.application.as_str(), fastcgi.target.as_deref()), ("shop", None));
+    assert_eq!(fastcgi.status_path.as_deref(), Some("/status"));
+    assert_eq!(fastcgi.ping_path.as_deref(), Some("/ping"));
+    assert_eq!(fastcgi.ping_response, "here");
+    assert!(config.application("shop").unwrap().takes_fastcgi);
+    assert!(!config.application("resident").unwrap().takes_fastcgi);
+    let config = read_listener("unix:/run/a", json!({"pass": "applications/shop"})).unwrap();
+    assert!(config.listeners[0].fastcgi.is_none());
+    assert!(!config.application("shop").unwrap().takes_fastcgi);
+}
+
+#[test]
+fn a_client_of_fastcgi_must_be_one_of_the_machine_or_allowed() {
+    let listener = json!({"protocol": "fastcgi", "pass": "applications/shop"});
+    for address in ["unix:/run/a", "unix:@a", "127.0.0.1:9000", "[::1]:9000", "127.1.2.3:9000"] {
+        assert!(read_listener(address, listener.clone()).is_ok(), "{address}");
+    }
+    for address in ["*:9000", "10.0.0.1:9000", "[::]:9000"] {
+        let error = read_listener(address, listener.clone()).unwrap_err();
+        assert!(
+            error.contains("needs \"allow\" at an address that other machines reach"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn keys_without_a_meaning_are_refused_with_their_paths() {
+    let base = json!({"protocol": "fastcgi", "pass": "applications/shop"});
+    for (changes, key, message) in [
+        (json!({"http2": true}), "http2", "has no meaning with \"protocol\": \"fastcgi\""),
+        (json!({"forwarded": {"source": "unix", "client_ip": "A"}}), "forwarded", "no meaning"),
+        (json!({"redirect_to_https": true}), "redirect_to_https", "no meaning"),
+        (json!({"proxy_protocol": {"source": "*:1"}}), "proxy_protocol", "no meaning"),
+        (json!({"protocol": "scgi"}), "protocol", "must be \"http\" or \"fastcgi\""),
+        (json!({"pass": "applications/far"}), "pass", "must be an application of type \"php\""),
+        (json!({"pass": "applications/resident"}), "pass", "\"resident\" in worker mode"),
+        (json!({"pass": "applications/$host"}), "pass", "must be an application of type \"php\""),
+        (json!({"status_path": "status"}), "status_path", "must begin with a slash"),
+        (json!({"ping_path": 1}), "ping_path", "must be a string"),
+        (json!({"allow": "everybody"}), "allow", "is not an address pattern"),
+        (json!({"protocol": null, "allow": ["unix"]}), "allow", "needs \"protocol\": \"fastcgi\""),
+        (json!({"protocol": null, "ping_path": "/a"}), "ping_path", "needs \"protocol\""),
+    ] {
+        let mut listener = base.clone();
+        for (key, value) in changes.as_object().unwrap() {
+            listener[key] = value.clone();
+            if value.is_null() {
+                listener.as_object_mut().unwrap().remove(key);
+            }
+        }
+        let error = read_listener("unix:/run/a", listener).unwrap_err();
+        let path = format!("/listeners/unix:%2Frun%2Fa/{key}: ");
+        assert!(error.contains(&path) && error.contains(message), "{error}");
+    }
+}
