@@ -48,6 +48,9 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Check a configuration and the files, users and programs that it names
     Check(Check),
+    /// Serve the pools of a php-fpm.conf to a web server in front, as php-fpm does
+    #[command(disable_help_flag = true)]
+    Fpm(Fpm),
     /// Explain the effects of .htaccess files on a request
     #[command(subcommand)]
     Htaccess(Htaccess),
@@ -71,6 +74,17 @@ pub enum Command {
     },
     /// Show the version, the features and the versions of PHP found
     Version,
+}
+
+/// Arguments of `fpm`, which are read as php-fpm reads its own.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The arguments are those of php-fpm: howdah fpm -h lists them. The newest PHP that is installed runs
+the scripts; \"howdah fpm --php 8.2 ARGUMENTS\", or the program name howdah-fpm8.2, chooses another.")]
+pub struct Fpm {
+    /// Arguments of php-fpm
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
 }
 
 /// What follows the help of `import`.

@@ -10,6 +10,7 @@ mod completion;
 mod config_file;
 mod directories;
 mod environment;
+mod fpm;
 mod import;
 mod manual;
 mod php_programs;
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
         howdah_sys::namespaces::wait_for_stdin_close();
         return ExitCode::SUCCESS;
     }
+    if let Some(called) = fpm::Called::of_this_process() {
+        return fpm::run(&called);
+    }
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => match serve::run(*arguments) {
             Ok(()) => Ok(()),
@@ -60,6 +64,8 @@ fn main() -> ExitCode {
             }
         },
         cli::Command::Check(arguments) => check::run(&arguments),
+        // `of_this_process` has taken it.
+        cli::Command::Fpm(_) => Ok(()),
         cli::Command::Htaccess(cli::Htaccess::Explain(arguments)) => {
             howdah_review::explain(&arguments)
         }

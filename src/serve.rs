@@ -7,7 +7,7 @@
 
 mod control_access;
 mod daemon;
-mod grants;
+pub mod grants;
 mod https;
 mod last_good;
 mod local_tls;

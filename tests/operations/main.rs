@@ -9,6 +9,7 @@ mod descriptors;
 mod environment;
 mod failed_upgrades;
 mod faulty_sites;
+mod fpm;
 mod full_disks;
 mod hung_router;
 mod last_requests;
