@@ -420,9 +420,10 @@ impl<'a> Evaluation<'a> {
         let reason = match self.front {
             Front::Imported => return self.behind_server(),
             Front::Unknown => format!(
-                "Howdah does not speak FastCGI with a web server in front. It is the web server: \
+                "Howdah is the web server itself: \
                  add a listener with \"pass\": \"routes/{}\" to the document, and set the \"root\" \
-                 of the application to the directory of the site",
+                 of the application to the directory of the site. To keep a web server in front, start \
+                 `howdah fpm` with this file",
                 self.name
             ),
         };
