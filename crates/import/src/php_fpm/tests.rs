@@ -156,6 +156,14 @@ fn a_variable_of_the_environment_is_that_of_the_server() {
 }
 
 #[test]
+fn a_variable_whose_name_nothing_can_have_is_empty() {
+    for line in ["env[A] = $", "env[A] = \"$A=B\""] {
+        assert_eq!(application(&format!("{line}\n"))["environment"], json!({ "A": "" }), "{line}");
+        assert_eq!(status(line), Status::Converted, "{line}");
+    }
+}
+
+#[test]
 fn values_that_php_fpm_refuses_are_not_converted() {
     for line in [
         "clear_env = 2",

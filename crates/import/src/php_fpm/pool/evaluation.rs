@@ -269,6 +269,12 @@ impl<'a> Evaluation<'a> {
                 let reason = "an earlier line sets it, and PHP-FPM uses the first";
                 self.report.mark(id, Status::NotNeeded, reason);
             } else if let Some(name) = element.text.strip_prefix('$') {
+                if name.is_empty() || name.contains('=') {
+                    // No variable has such a name, so PHP-FPM's `getenv` finds none.
+                    environment.insert(element.key.clone(), "".into());
+                    self.report.converted(id);
+                    continue;
+                }
                 environment.insert(element.key.clone(), json!({ "env": name }));
                 let reason = format!(
                     "the value is that of ${name} where Howdah is started, no longer where PHP-FPM \
