@@ -40,7 +40,7 @@ TARBALL_PACKAGES := binutils git python3
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
-.PHONY: help run run-setup build generate quick test test-setup test-packages test-rust test-php test-tools test-demo test-differential \
+.PHONY: help run run-setup build generate quick test test-build test-setup test-packages test-rust test-php test-tools test-demo test-differential \
 	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-arm64 test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
 .NOTPARALLEL:
 
@@ -97,6 +97,10 @@ generate: cargo
 test:
 	@tools/require.sh python3
 	@tools/ci.py test-rust test-tools test-demo test-differential test-cache
+
+# The programs and all tests.
+test-build: test-packages
+	$(CARGO) test --locked --workspace --no-run
 
 # The programs are built for one test of each: so they have the features that all tests together ask for, and
 # `make test` builds them and what they are made of once.

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Tests tools/ci.py: its counts, and its exit status."""
 
+import contextlib
+import io
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -78,6 +81,38 @@ a line of a server
 
     def test_a_long_report_is_shortened(self):
         self.assertEqual(len(self.summary("---- a stdout ----", *["x"] * 100)), 1 + ci.REPEATED + 2)
+
+
+class Running(unittest.TestCase):
+    def run_beside(self, first, *others):
+        """The results, the last lines and the output of shell scripts."""
+        count, output = ci.Count(), io.StringIO()
+        with contextlib.redirect_stdout(output):
+            results = ci.run_beside(count, ["sh", "-c", first], [["sh", "-c", other] for other in others])
+        return results, count.summary(), output.getvalue()
+
+    def test_a_command_and_the_first_of_the_others_run_at_the_same_time(self):
+        with tempfile.TemporaryDirectory() as directory:
+            meet = f"cd {directory}; >$0 && while ! [ -e $1 ]; do sleep 0.05; done; echo '1 passed, 0 failed'"
+            results, summary, _ = self.run_beside(meet.replace("$0", "a").replace("$1", "b"),
+                                                  meet.replace("$0", "b").replace("$1", "a"))
+        self.assertEqual(results, [True, True])
+        self.assertEqual(summary[-1], "2 passed, 0 failed")
+
+    def test_each_command_runs_and_counts_whatever_happens_to_another(self):
+        results, summary, _ = self.run_beside("echo '2 passed, 1 failed'; exit 1", "exit 3", "echo '4 passed, 0 failed'",
+                                              "echo 'test a ... FAILED'; echo 'skipped: b: no b'; exit 1")
+        self.assertEqual(results, [False, True, False, False])
+        self.assertEqual(summary, ["1 skipped", "    b: no b", "5 passed, 3 failed"])
+
+    def test_reports_of_commands_that_run_at_the_same_time_do_not_mix(self):
+        report = "echo 'FAIL: NAME (x)'; for n in 1 2 3; do echo NAME $n; sleep 0.05; done; echo '0 passed, 1 failed'"
+        _, summary, output = self.run_beside(report.replace("NAME", "one"), report.replace("NAME", "two"))
+        for name in ("one", "two"):
+            lines = [line.strip() for line in summary]
+            begin = lines.index(f"failed: {name}")
+            self.assertEqual(lines[begin + 1:begin + 4], [f"{name} 1", f"{name} 2", f"{name} 3"])
+        self.assertIn("FAIL: two (x)\ntwo 1\ntwo 2\ntwo 3\n0 passed, 1 failed\n== ", output)
 
 
 if __name__ == "__main__":

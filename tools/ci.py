@@ -4,7 +4,8 @@
     tools/ci.py            all of it
     tools/ci.py TARGET...  these targets of the Makefile, counted in the same way
 
-Shows their output. At the end it repeats the output of failed tests, for a log of which only the end
+Shows their output. The tests of cargo and the suites of programs run beside each other, because both mostly wait; the output
+of a suite is shown when it has ended. At the end it repeats the output of failed tests, for a log of which only the end
 is kept, names the tests that could not run on this machine, with the reason of each, and ends with a line "N passed, N failed" that counts every other test and, as one each, the
 lint and failures without the name of a test. The exit status is 0 if all passed. CI_E2E=always or
 CI_E2E=never takes the decision about the browser tests away.
@@ -25,7 +26,9 @@ LATEST_E2E = 16 * 60
 # Time in seconds for the last lines of a command that has ended.
 LATEST_OUTPUT = 30
 
-TESTS = ("test-rust", "test-tools", "test-demo", "test-differential", "test-cache")
+# What cargo runs, and what runs beside it.
+RUST = "test-rust"
+SUITES = ("test-tools", "test-demo", "test-differential", "test-cache")
 
 # How the suites report: cargo, Python's unittest, and our own.
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
@@ -78,6 +81,14 @@ class Count:
         elif self.report is not None and len(self.report) < REPEATED and line.strip("-= "):
             self.report.append(line)
 
+    def add(self, other):
+        """Adds the results of suites that ran beside these."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped |= other.skipped
+        self.broken |= other.broken
+        self.reports |= other.reports
+
     def repeated(self):
         """The output of failed tests."""
         return [line for name, report in self.reports.items() for line in (f"failed: {name}", *("    " + r for r in report))]
@@ -89,30 +100,62 @@ class Count:
                 f"{self.passed - len(skipped)} passed, {self.failed} failed"]
 
 
-def read(count, lines):
-    """Prints and counts the output of a command."""
-    for line in lines:
-        sys.stdout.write(line)
+# Lines of programs that run beside each other do not mix.
+OUTPUT = threading.Lock()
+
+
+def show(text):
+    with OUTPUT:
+        sys.stdout.write(text)
         sys.stdout.flush()
-        count.read(line.rstrip("\n"))
 
 
-def run(count, *command):
-    """Runs a command and returns whether it succeeded. Its failures are counted, at least one."""
-    print(f"== {' '.join(command)}", flush=True)
+def read(count, output, shown):
+    """Counts the output of a command, and shows each line."""
+    with output:
+        for line in output:
+            shown(line)
+            count.read(line.rstrip("\n"))
+
+
+def run(count, *command, beside=False):
+    """Runs a command and returns whether it succeeded. Its failures are counted, at least one.
+
+    The output of a command that runs beside another one is shown when it has ended.
+    """
+    kept = []
+    shown = kept.append if beside else show
+    shown(f"== {' '.join(command)}\n")
     begin = time.monotonic()
     before = count.failed
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
-    reader = threading.Thread(target=read, args=(count, process.stdout), daemon=True)
+    reader = threading.Thread(target=read, args=(count, process.stdout, shown), daemon=True)
     reader.start()
     status = process.wait()
     # A process that a test has left behind may have the pipe open for ever.
     reader.join(LATEST_OUTPUT)
     if status and count.failed == before:
         count.failed += 1
-    print(f"== {' '.join(command)}: status {status} after {time.monotonic() - begin:.0f} s", flush=True)
+    shown(f"== {' '.join(command)}: status {status} after {time.monotonic() - begin:.0f} s\n")
+    show("".join(kept))
     return status == 0
+
+
+def run_beside(count, first, others):
+    """Runs a command, and beside it others one after the other. Returns whether each succeeded, the first command last."""
+    counts = (count, Count())
+    results = []
+
+    def run_others():
+        results.extend(run(counts[1], *command, beside=True) for command in others)
+
+    beside = threading.Thread(target=run_others)
+    beside.start()
+    succeeded = run(counts[0], *first)
+    beside.join()
+    count.add(counts[1])
+    return [*results, succeeded]
 
 
 def main():
@@ -120,10 +163,23 @@ def main():
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     targets = parser.parse_args().targets
     count = Count()
-    if targets:
+    if not targets:
+        return everything(count)
+    if RUST in targets:
+        test(count, [["make", target] for target in targets if target != RUST])
+    else:
         run(count, "make", "--keep-going", *targets)
-        return finish(count)
-    return everything(count)
+    return finish(count)
+
+
+def test(count, others):
+    """Runs the tests of cargo, and other commands beside them. All run even if some fail: one run shows everything.
+
+    Returns whether each succeeded, the tests of cargo last.
+    """
+    # Before: a build needs all processors, and the suites need the programs.
+    run(count, "make", "test-build")
+    return run_beside(count, ["make", RUST], others)
 
 
 def everything(count):
@@ -134,13 +190,11 @@ def everything(count):
     os.environ.setdefault("CARGO_INCREMENTAL", "0")
     if not run(count, "tools/require.sh", "make", "git"):
         return finish(count)
-    # All tests run even if some fail: one run shows everything.
-    tests = run(count, "make", "--keep-going", *TESTS)
-    if run(count, "make", "lint"):
-        count.passed += 1
+    *suites, lint, rust = test(count, [*(["make", suite] for suite in SUITES), ["make", "lint"]])
+    count.passed += lint
     wish = os.environ.get("CI_E2E", "")
     early = time.monotonic() - begin < LATEST_E2E
-    if wish == "always" or (wish != "never" and early and tests):
+    if wish == "always" or (wish != "never" and early and rust and all(suites)):
         # The walk through the cached WordPress takes minutes in a build without optimisation.
         run(count, "make", "e2e", "PROFILE=dev", "E2E=--steps 300")
     else:
