@@ -26,6 +26,7 @@ mod dump;
 mod error_pages;
 mod fastcgi;
 mod files;
+mod geo;
 mod grammar;
 mod headers;
 mod lexer;

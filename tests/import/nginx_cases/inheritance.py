@@ -123,4 +123,23 @@ server {
     location = /50x.html { internal; }
 }
 """, ["GET /closed/x", "GET /closed-too/x", "GET /asked/x", "GET /50x.html", "GET /dir/"], report={"root": "changed"}),
+    Case("values-of-servers", """
+limit_req_zone $server_name zone=each:1m rate=1r/m; log_format named '$server_name $status'; access_log /var/log/named.log named;
+map $server_name $is_one { one.test 1; default ""; }
+geo $arg_ip $net { ranges; default far; 10.0.0.0-10.0.0.9 near; 10.0.0.4-10.0.0.5 inside; 10.0.0.8-10.0.0.8 out; delete 10.0.0.8-10.0.0.8; }
+geo $arg_ip $kept { default far; 10.0.0.0/8 ten; 10.1.0.0/16 one; delete 10.1.0.0/16; }
+server {
+    listen @PORT@; server_name one.test; root /srv/www; access_log off;
+    location /limited/ { limit_req zone=each; alias /srv/www/; }
+    location /closed/ { if ($is_one) { return 403; } }
+    location = /net { return 200 "$net $kept"; }
+    location /api/ { proxy_pass http://10.0.0.1:8080/a%20b/%C3%A4/; }
+    location = /gone { return 499; }
+}
+server { listen @PORT@; server_name two.test; access_log /var/log/named.log named; limit_req zone=each; root /srv/www; }
+server { listen @PORT@; server_name three.test; access_log /var/log/named.log named; return 204; }
+""", ["GET /limited/a.txt | Host: one.test", "GET /limited/a.txt | Host: one.test", "GET /a.txt | Host: two.test", "GET /a.txt | Host: two.test", "GET / | Host: three.test",
+      "GET /closed/a.txt | Host: one.test", "GET /api/c%20d?e=f | Host: one.test", "GET /gone | Host: one.test"] +
+         [f"GET /net?ip={address} | Host: one.test" for address in ("10.0.0.3", "10.0.0.4", "10.0.0.8", "10.0.0.9", "10.0.0.10", "10.1.0.1", "none")], host="one.test",
+         report={"root": "changed", "alias": "changed", "map": "not converted", "if ($is_one)": "not converted", "return 403": "not converted"}, log="named.log"),
 ]

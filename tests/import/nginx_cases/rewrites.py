@@ -148,4 +148,15 @@ server {
 }
 """, ["GET /api", "GET /api | Authorization: Basic YW5uOnNlY3JldA==", "POST /api", "OPTIONS /api", "GET /in/a.txt", "HEAD /in/a.txt | X: 1", "GET /in/a.txt | X: 1",
       "POST /in/a.txt | X: 1", "GET /old/a.txt", "POST /old/a.txt"], report={"root": "changed", "alias": "changed"}),
+    Case("values-in-named-locations", """
+server {
+    listen @PORT@; root /srv/www; set $closed 0;
+    location /error/ { set $closed 1; error_page 404 = @last; return 404; }
+    location /tried/ { set $closed 1; try_files /none @last; }
+    location /open/ { try_files /none @last; }
+    location @last { if ($closed) { return 403; } return 200 "open $closed"; }
+    location /loop/ { set $closed "${closed}x"; try_files /none @again; }
+    location @again { set $closed "${closed}y"; try_files /none @last; }
+}
+""", ["~GET /error/x", "GET /tried/x", "GET /open/x", "GET /loop/x"], report={"error_page": "changed", "root": "changed"}),
 ]

@@ -44,6 +44,12 @@ impl<'t> Converter<'_> {
             }
             None => false,
         };
+        if let (true, true, true, Some(directive)) =
+            (is_any, password.is_some(), request.is_some(), place.scope.one("satisfy"))
+        {
+            let reason = "a request needs both the password and the check by another location";
+            self.report.mark(directive.id, Status::Changed, reason);
+        }
         let mut login = Object::new();
         if let Some(mut auth) = password {
             if is_any && !rules.is_empty() && auth.remove("if").is_some() {

@@ -13,6 +13,9 @@ use super::template::Template;
 use super::variables::{Object, Reason};
 use crate::Status;
 
+/// Maximum number of named locations one behind the other that get other values of variables.
+const MAX_NAMED_WITHIN: usize = 8;
+
 /// Directives that answer requests by something that Howdah has not.
 const FOREIGN: [&str; 20] = [
     "uwsgi_pass",
@@ -182,34 +185,43 @@ impl<'t> Converter<'_> {
             .find(|location| location.kind == Kind::Named && location.name == name)
             .cloned()
             .ok_or_else(|| format!("the server has no location \"{name}\""))?;
-        if state.captures.is_some() && uses_groups(location.directive.children()) {
-            let name = self.named_with_groups(place, state, &location);
+        let uses_groups = state.captures.is_some() && uses_groups(location.directive.children());
+        let variant = self.variant_of(place, state);
+        if uses_groups || variant.is_none() {
+            let captures = state.captures.clone().filter(|_| uses_groups);
+            let state = State { captures, is_rewritten: false, ..state.clone() };
+            let name = self.named_in_state(place, &state, &location)?;
             return Ok(object([("pass", format!("routes/{name}").into())]));
         }
-        let route = self.named_route(&site.name, name, &place.variant);
+        let route = self.named_route(&site.name, name, &variant.unwrap_or_default());
         Ok(object([("pass", format!("routes/{route}").into())]))
     }
 
-    /// Returns the route of a named location that uses groups of the expression that led to it.
-    fn named_with_groups(
+    /// Returns the route of a named location with the groups and the values of variables with which
+    /// a request comes to it.
+    fn named_in_state(
         &mut self,
         place: &Place<'t>,
         state: &State,
         location: &std::rc::Rc<super::context::Location<'t>>,
-    ) -> String {
+    ) -> Result<String, Reason> {
         let address = std::ptr::from_ref(location.directive) as usize;
-        let key = (address, place.variant.clone(), state.captures.clone());
+        let key = (address, place.variant.clone(), state.clone());
         if let Some(name) = self.named_routes.get(&key) {
-            return name.clone();
+            return Ok(name.clone());
+        }
+        if self.named_within >= MAX_NAMED_WITHIN || !self.has_room() {
+            return Err("named locations lead to each other with other values each time".to_owned());
         }
         let site = place.site.as_ref().map_or("", |site| &site.name);
         let name = self.route_name(&self.named_route(site, &location.name, &place.variant));
         self.reserved.insert(name.clone());
         self.named_routes.insert(key, name.clone());
-        let state = State { is_rewritten: false, ..state.clone() };
-        let steps = self.rewrites_of_location(&place.in_location(location), &state);
+        self.named_within += 1;
+        let steps = self.rewrites_of_location(&place.in_location(location), state);
+        self.named_within -= 1;
         self.routes.insert(name.clone(), steps.into());
-        name
+        Ok(name)
     }
 
     /// Returns the steps for the program or the files that answer; `path` replaces the request's.

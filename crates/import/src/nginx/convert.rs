@@ -7,6 +7,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::context::Place;
+use super::limits::Zone;
 use super::reader::Directive;
 use super::scope::Scope;
 use super::state::{Captures, State};
@@ -80,8 +81,8 @@ pub struct Converter<'a> {
     pub upstream_blocks: Vec<Rc<Directive>>,
     /// Routes of internal redirects of the sites that use an upstream.
     pub upstream_sites: BTreeMap<String, Vec<String>>,
-    /// Zones of limits by directive and name, with the reason why one cannot be used.
-    pub zones: BTreeMap<(String, String), (Object, Option<String>)>,
+    /// Zones of limits by directive and name.
+    pub zones: BTreeMap<(String, String), Zone>,
     /// Stores of caches by family and name.
     pub stores: BTreeMap<(String, String), Object>,
     /// Formats of access logs.
@@ -92,8 +93,11 @@ pub struct Converter<'a> {
     pub compresses: bool,
     /// Actions of locations.
     pub converted_locations: BTreeMap<LocationKey, Object>,
-    /// Routes of named locations that use groups of an expression.
-    pub named_routes: BTreeMap<LocationKey, String>,
+    /// Routes of named locations by their directives, the variant of the choice, and the state with
+    /// which requests come to them.
+    pub named_routes: BTreeMap<(usize, String, State), String>,
+    /// Depth of named locations that lead to each other in another state.
+    pub named_within: usize,
     /// Choices of locations by server and values of variables.
     pub selections: Vec<(String, BTreeMap<String, Option<Template>>, String)>,
     /// Depth of choices of locations for requests that a location has rewritten.
@@ -146,6 +150,7 @@ impl<'a> Converter<'a> {
             compresses: false,
             converted_locations: BTreeMap::new(),
             named_routes: BTreeMap::new(),
+            named_within: 0,
             selections: Vec::new(),
             selections_within: 0,
             known_runs: BTreeMap::new(),

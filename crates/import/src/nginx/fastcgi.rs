@@ -97,7 +97,18 @@ impl<'t> Converter<'_> {
                 ])
             }
         };
-        let environment = self.parameters(place, state, &mut action);
+        let mut environment = self.parameters(place, state, &mut action);
+        if !is_php
+            && let Some(rewrite) = action.get("rewrite").and_then(Value::as_str)
+            && let Some(info) = environment.get("PATH_INFO").and_then(Value::as_str)
+            && info.contains('$')
+            && !rewrite.contains('?')
+        {
+            // Behind the rewrite, the path has nothing behind the script any more.
+            let whole = format!("{rewrite}{info}");
+            action.insert("rewrite".to_owned(), whole.into());
+            environment.shift_remove("PATH_INFO");
+        }
         if !environment.is_empty() {
             merge(&mut action, "environment", environment);
         }

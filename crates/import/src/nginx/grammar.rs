@@ -109,7 +109,10 @@ pub fn check(directives: &[Directive], context: Context, report: &mut Report) ->
             seen.push(&directive.name);
         }
         match row.status {
-            "N" => report.mark(directive.id, Status::NotNeeded, row.reason),
+            "N" => match difference(directive) {
+                Some(reason) => report.mark(directive.id, Status::Changed, reason),
+                None => report.mark(directive.id, Status::NotNeeded, row.reason),
+            },
             "X" => report.mark(directive.id, Status::NotConverted, row.reason),
             _ => {}
         }
@@ -200,5 +203,17 @@ impl Context {
             Context::LocationIf => 'j',
             Context::LimitExcept => 'x',
         }
+    }
+}
+
+/// Returns the difference that a directive makes in nginx, though Howdah has no key for it.
+fn difference(directive: &Directive) -> Option<&'static str> {
+    match (directive.name.as_str(), directive.arg(0)) {
+        ("merge_slashes", "off") => Some("several slashes in a path are always one"),
+        ("if_modified_since", "off") => Some("a file that has not changed is a 304"),
+        ("max_ranges", _) => Some("a request may ask for 64 ranges"),
+        ("ssl_verify_depth", _) => Some("chains may have any depth"),
+        ("flv" | "mp4", _) => Some("the whole file is sent; players ask for ranges"),
+        _ => None,
     }
 }

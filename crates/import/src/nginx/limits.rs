@@ -7,8 +7,25 @@ use super::convert::Converter;
 use super::reader::Directive;
 use super::state::State;
 use super::steps::object;
-use super::variables::Object;
+use super::variables::{Object, names_of};
 use crate::Status;
+
+/// Writes a name of a zone, which has letters, digits and a few other characters.
+fn zone_name(name: &str) -> String {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.chars().map(|c| if is_known(c) { c } else { '-' }).collect()
+}
+
+/// A zone of limits.
+#[derive(Debug, Clone)]
+pub struct Zone {
+    /// Members that all of its limits have.
+    rule: Object,
+    /// A key that is another one in each server.
+    key_of_server: Option<String>,
+    /// Why the zone cannot be used.
+    problem: Option<String>,
+}
 
 impl<'t> Converter<'_> {
     /// Returns true if a limit is that of the server and no location has another one. Then it
@@ -48,9 +65,13 @@ impl<'t> Converter<'_> {
                 directive.arg(0).eq_ignore_ascii_case("on")
             });
             for directive in directives {
-                match self.limit(directive, zones) {
+                match self.limit(directive, zones, place) {
                     Ok(mut rule) => {
                         self.report.converted(directive.id);
+                        // nginx counts no requests with an empty key.
+                        if rule.get("key").and_then(Value::as_str) == Some("") {
+                            continue;
+                        }
                         if status != 429 {
                             rule.insert("status".to_owned(), status.into());
                         }
@@ -70,7 +91,12 @@ impl<'t> Converter<'_> {
         }
     }
 
-    fn limit(&mut self, directive: &'t Directive, zones: &str) -> Result<Object, String> {
+    fn limit(
+        &mut self,
+        directive: &'t Directive,
+        zones: &str,
+        place: &Place<'t>,
+    ) -> Result<Object, String> {
         let argument = |name: &str| {
             directive
                 .args
@@ -81,12 +107,22 @@ impl<'t> Converter<'_> {
         let zone =
             if is_requests { argument("zone").unwrap_or_default() } else { directive.arg(0) };
         let key = (zones.to_owned(), zone.to_owned());
-        let (base, reason) =
+        let zone =
             self.zones.get(&key).cloned().ok_or_else(|| format!("there is no zone \"{zone}\""))?;
-        if let Some(reason) = reason {
+        if let Some(reason) = zone.problem {
             return Err(reason);
         }
-        let mut rule = base;
+        let mut rule = zone.rule;
+        if let Some(text) = zone.key_of_server {
+            let key = self.value(&text, place, &State::default())?.render();
+            // A zone of a document has one key.
+            let name = rule.get("zone").and_then(Value::as_str).unwrap_or_default();
+            rule.insert(
+                "zone".to_owned(),
+                zone_name(&format!("{name}-{}", place.server_name)).into(),
+            );
+            rule.insert("key".to_owned(), key.into());
+        }
         if !is_requests {
             let number: u64 = directive
                 .arg(1)
@@ -130,9 +166,11 @@ impl<'t> Converter<'_> {
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            let mut rule = object([("zone", zone.clone().into())]);
+            let mut rule = object([("zone", zone_name(&zone).into())]);
             let mut problem = None;
+            let is_of_server = names_of(directive.arg(0)).iter().any(|name| name == "server_name");
             match self.value(directive.arg(0), place, &State::default()) {
+                _ if is_of_server => {}
                 Ok(key) if key.only_variable() == Some("remote_addr") => {}
                 Ok(key) => {
                     rule.insert("key".to_owned(), key.render().into());
@@ -160,7 +198,9 @@ impl<'t> Converter<'_> {
                     self.report.mark(directive.id, Status::NotConverted, reason.clone())
                 }
             }
-            self.zones.insert((directive.name.clone(), zone), (rule, problem));
+            let key_of_server = is_of_server.then(|| directive.arg(0).to_owned());
+            self.zones
+                .insert((directive.name.clone(), zone), Zone { rule, key_of_server, problem });
         }
     }
 }

@@ -11,49 +11,81 @@ use super::units;
 use super::variables::{Object, Reason, names_of};
 use crate::Status;
 
+/// Variables whose values follow from the server or location.
+pub const OF_SERVER: [&str; 6] = [
+    "server_name",
+    "document_root",
+    "realpath_root",
+    "request_filename",
+    "fastcgi_script_name",
+    "fastcgi_path_info",
+];
+
 impl<'t> Converter<'_> {
-    /// Reads the formats of a level.
+    /// Reads the formats of a level. Those with values of a server are read there.
     pub fn read_log_formats(&mut self, place: &Place<'t>) {
         self.log_formats.insert("combined".to_owned(), "combined".into());
         for directive in
             place.scope.directives().iter().filter(|directive| directive.name == "log_format")
         {
-            let mut parts = &directive.args[1..];
-            let escape = parts.first().and_then(|part| part.strip_prefix("escape="));
-            if escape.is_some() {
-                parts = &parts[1..];
+            let names = directive.args.iter().flat_map(|arg| names_of(arg));
+            let is_of_server = names.into_iter().any(|name| OF_SERVER.contains(&name.as_str()));
+            let format = if is_of_server { Value::Null } else { self.log_format(directive, place) };
+            self.log_formats.insert(directive.arg(0).to_owned(), format);
+        }
+    }
+
+    /// Returns the format of a directive.
+    fn log_format(&mut self, directive: &'t Directive, place: &Place<'t>) -> Value {
+        let mut parts = &directive.args[1..];
+        let escape = parts.first().and_then(|part| part.strip_prefix("escape="));
+        if escape.is_some() {
+            parts = &parts[1..];
+        }
+        let (text, mut unknown) = self.known_variables(&parts.concat(), place);
+        if place.site.is_none() {
+            // Requests outside of all servers have none of their values.
+            unknown.retain(|name| !OF_SERVER.contains(&name.as_str()));
+        }
+        if !unknown.is_empty() {
+            let reason = format!("${} has no equivalent and is written as -", unknown.join(", $"));
+            self.report.mark(directive.id, Status::Changed, reason);
+        }
+        let format = match escape {
+            Some("json") => {
+                self.json_format(&text, place).or_else(|_| self.line_format(&text, place))
             }
-            let (text, unknown) = self.known_variables(&parts.concat(), place);
-            if !unknown.is_empty() {
-                let reason =
-                    format!("${} has no equivalent and is written as -", unknown.join(", $"));
-                self.report.mark(directive.id, Status::Changed, reason);
+            _ => self.line_format(&text, place),
+        };
+        match format {
+            Ok(format) => {
+                match (escape, format.is_object()) {
+                    (Some("json"), false) => self.report.mark(directive.id, Status::Changed, "the line is no object of JSON, so its values are escaped as in other lines"),
+                    (Some("none"), _) => self.report.mark(directive.id, Status::Changed, "values are escaped, so that no client can forge a line"),
+                    _ => self.report.converted(directive.id),
+                }
+                format
             }
-            let format = match escape {
-                Some("json") => {
-                    self.json_format(&text, place).or_else(|_| self.line_format(&text, place))
-                }
-                _ => self.line_format(&text, place),
-            };
-            match format {
-                Ok(format) => {
-                    match (escape, format.is_object()) {
-                        (Some("json"), false) => self.report.mark(directive.id, Status::Changed, "the line is no object of JSON, so its values are escaped as in other lines"),
-                        (Some("none"), _) => self.report.mark(directive.id, Status::Changed, "values are escaped, so that no client can forge a line"),
-                        _ => self.report.converted(directive.id),
-                    }
-                    self.log_formats.insert(directive.arg(0).to_owned(), format);
-                }
-                Err(reason) => {
-                    self.report.mark(
-                        directive.id,
-                        Status::NotConverted,
-                        format!("{reason}; its logs have the format combined"),
-                    );
-                    self.log_formats.insert(directive.arg(0).to_owned(), "combined".into());
-                }
+            Err(reason) => {
+                let reason = format!("{reason}; its logs have the format combined");
+                self.report.mark(directive.id, Status::NotConverted, reason);
+                "combined".into()
             }
         }
+    }
+
+    /// Returns the format of a name at a place.
+    fn format_of(&mut self, name: &str, place: &Place<'t>) -> Option<Value> {
+        let format = self.log_formats.get(name)?.clone();
+        if !format.is_null() {
+            return Some(format);
+        }
+        let http = self.http_scope(place).unwrap_or_else(|| place.scope.clone());
+        let directive = http
+            .directives()
+            .iter()
+            .rfind(|other| other.name == "log_format" && other.arg(0) == name)?;
+        Some(self.log_format(directive, place))
     }
 
     fn line_format(&mut self, text: &str, place: &Place<'t>) -> Result<Value, Reason> {
@@ -142,7 +174,13 @@ impl<'t> Converter<'_> {
         let global = self.http_scope(place).map(|http| http.all("access_log")).unwrap_or_default();
         match (here.first(), global.first()) {
             (None, _) => None,
-            (Some(one), Some(other)) if std::ptr::eq(*one, *other) => None,
+            (Some(one), Some(other)) if std::ptr::eq(*one, *other) => {
+                // A format with values of the server is another one in each.
+                let is_of_server = here
+                    .iter()
+                    .any(|log| self.log_formats.get(log.arg(1)).is_some_and(Value::is_null));
+                is_of_server.then(|| self.access_logs(&here, place))
+            }
             _ => Some(self.access_logs(&here, place)),
         }
     }
@@ -205,10 +243,10 @@ impl<'t> Converter<'_> {
                 None if arg == "gzip" => {
                     self.report.mark(directive.id, Status::Changed, "the file is not compressed")
                 }
-                None if place_of_arg == 1 => match self.log_formats.get(arg) {
+                None if place_of_arg == 1 => match self.format_of(arg, place) {
                     Some(format) if format.as_str() == Some("combined") => {}
                     Some(format) => {
-                        log.insert("format".to_owned(), format.clone());
+                        log.insert("format".to_owned(), format);
                     }
                     None => return Err(format!("there is no log_format \"{arg}\"")),
                 },

@@ -92,6 +92,11 @@ impl<'t> Converter<'_> {
             }
         } else {
             match expires_text(&directive.args) {
+                Some(past) if past == "-1" && text != "-1" => {
+                    let reason = "Expires is the time of a second ago";
+                    self.report.mark(directive.id, Status::Changed, reason);
+                    past.into()
+                }
                 Some(text) => text.into(),
                 None => {
                     self.report.mark(

@@ -57,7 +57,11 @@ impl<'t> Converter<'_> {
     ) -> Result<Vec<Value>, Reason> {
         let target = self.value(directive.arg(0), place, state)?;
         let has_variables = directive.arg(0).contains('$');
-        let destination = destination(&target, has_variables)?;
+        let mut destination = destination(&target, has_variables)?;
+        if let Some(path) = &destination.path {
+            // A path of a document is without percent signs, and is encoded behind a rewrite.
+            destination.path = Some(decoded(path)?);
+        }
         let upstream = self.upstream_of(&destination, place, state)?;
         let mut action = object([("pass", format!("upstreams/{upstream}").into())]);
         let fields = self.request_fields(&destination, place, state);
@@ -395,6 +399,41 @@ impl<'t> Converter<'_> {
             }
         }
     }
+}
+
+/// Decodes the path of a URL up to its query.
+fn decoded(path: &Template) -> Result<Template, Reason> {
+    let invalid = || "the path of the URL has bytes that no path of a document has".to_owned();
+    let decode = |text: &str| -> Option<String> {
+        let mut parts = text.split('%');
+        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            let byte = u8::from_str_radix(part.get(..2)?, 16).ok()?;
+            // These would have another meaning.
+            if matches!(byte, 0..=31 | b'/' | b'?' | b'%') {
+                return None;
+            }
+            bytes.push(byte);
+            bytes.extend_from_slice(part.get(2..)?.as_bytes());
+        }
+        String::from_utf8(bytes).ok()
+    };
+    let (front, query) = match path.split_once('?') {
+        Some((front, query)) => (front, Some(query)),
+        None => (path.clone(), None),
+    };
+    let has_all = front.pieces().iter().all(|piece| match piece {
+        super::template::Piece::Text(text) => decode(text).is_some(),
+        super::template::Piece::Variable(_) => true,
+    });
+    if !has_all {
+        return Err(invalid());
+    }
+    let front = front.map_texts(|text| decode(text).unwrap_or_default());
+    Ok(match query {
+        Some(query) => front.with(&Template::text("?")).with(&query),
+        None => front,
+    })
 }
 
 /// Reads the URL of a `proxy_pass`.

@@ -35,6 +35,8 @@ impl<'t> Converter<'_> {
                 return self.closed(place, state, 403);
             }
         };
+        // nginx closes the connection for both.
+        let status = if status == 499 { 444 } else { status };
         let mut action = object([("return", status.into())]);
         if let Some(text) = text {
             match self.value(text, place, state) {

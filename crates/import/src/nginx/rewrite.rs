@@ -160,7 +160,7 @@ impl<'t> Converter<'_> {
                         }
                         if closes {
                             self.note_closed(&flow.place);
-                            steps.push(step(Object::new(), object([("return", 403.into())])));
+                            steps.push(step(Object::new(), self.closed(place, &state, 403)));
                             return steps;
                         }
                     }

@@ -264,6 +264,17 @@ impl<'t> Converter<'_> {
         self.selections.iter().find(is_it).map(|(.., variant)| variant.clone())
     }
 
+    /// Returns the variant of the choice of locations for a state; `None` if there is none yet.
+    pub fn variant_of(&self, place: &Place<'t>, state: &State) -> Option<String> {
+        let site = place.site.as_ref()?;
+        let variables = variables_of(site, state);
+        let has_choices = self.selections.iter().any(|(name, ..)| *name == site.name);
+        match self.known_variant(site, &variables) {
+            None if !has_choices || variables.is_empty() => Some(place.variant.clone()),
+            variant => variant,
+        }
+    }
+
     /// Returns the name of the route that chooses a location for a request that another location has
     /// rewritten, whose variables keep their values.
     pub fn selection_again(&mut self, place: &Place<'t>, state: &State) -> String {

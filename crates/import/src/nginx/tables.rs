@@ -1,4 +1,4 @@
-//! `map`, `geo` and `split_clients`: variables of the document.
+//! `map` and `split_clients`: variables of the document.
 
 use serde_json::{Value, json};
 
@@ -121,36 +121,6 @@ impl<'t> Converter<'_> {
             values = first;
         }
         let definition = json!({ "map": subject.render(), "values": values, "default": default });
-        Ok(Template::variable(&self.define(&name_of(table), definition)))
-    }
-
-    fn geo(&mut self, table: &'t Directive, place: &Place<'t>) -> Result<Template, Reason> {
-        let subject = match table.args.as_slice() {
-            [address, _] => self.value(address, place, &State::default())?,
-            _ => Template::variable("remote_addr"),
-        };
-        let (mut values, mut default) = (Object::new(), String::new());
-        for entry in table.children() {
-            let value = entry.arg(0);
-            match (entry.name.as_str(), entry.args.len()) {
-                ("include", _) => {}
-                ("ranges" | "proxy" | "proxy_recursive" | "delete", _) => {
-                    return Err(format!(
-                        "\"{}\" in line {} has no equivalent",
-                        entry.name, entry.line
-                    ));
-                }
-                ("default", 1) => default = Template::text(value).render(),
-                (key, 1) => {
-                    values
-                        .insert(super::access::network(key), Template::text(value).render().into());
-                }
-                (key, _) => {
-                    return Err(format!("the entry \"{key}\" in line {} has no value", entry.line));
-                }
-            }
-        }
-        let definition = json!({ "geo": subject.render(), "values": values, "default": default });
         Ok(Template::variable(&self.define(&name_of(table), definition)))
     }
 

@@ -36,9 +36,12 @@ impl<'t> Converter<'_> {
             let scope = &server.site.scope;
             if let Some(reject) = scope.one("ssl_reject_handshake") {
                 let is_on = scope.is_on("ssl_reject_handshake");
-                self.report.converted(reject.id);
                 if is_on && number == 0 {
                     rejects = true;
+                    let reason = "names that no certificate has are refused; nginx refuses those of no other server";
+                    self.report.mark(reject.id, Status::Changed, reason);
+                } else {
+                    self.report.converted(reject.id);
                 }
                 if is_on {
                     continue;

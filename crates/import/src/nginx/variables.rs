@@ -139,6 +139,9 @@ impl Converter<'_> {
         }
         let request_name = Template::variable("uri");
         let built_in = match name {
+            _ if place.site.is_none() && super::logs::OF_SERVER.contains(&name) => {
+                return Err(format!("${name} has another value in each server"));
+            }
             "server_name" => Template::text(&place.server_name),
             "document_root" | "realpath_root" => self.document_root(place, state)?,
             "request_filename" => self.request_filename(place, state)?,
