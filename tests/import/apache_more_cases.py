@@ -394,4 +394,22 @@ MORE = [
     Case("default-site", "", get("/", "/w.txt", "/none") + ["GET / any.test"], is_main=True, inputs=["apache2.conf"], statuses={"*": True},
          etc={"sites-enabled/000-default.conf": "<VirtualHost *:80>\n\tServerAdmin webmaster@localhost\n\tDocumentRoot /var/www/html\n"
               "\tErrorLog ${APACHE_LOG_DIR}/error.log\n\tCustomLog ${APACHE_LOG_DIR}/access.log combined\n</VirtualHost>\n"}),
+    Case("differences-of-places", host("""
+    <Directory /srv/site>
+        AllowOverride None
+        AllowOverrideList Redirect Header
+        Require all granted
+    </Directory>
+    <Directory /srv/site/uploads>
+        <FilesMatch "\\.php$">
+            SetHandler none
+        </FilesMatch>
+    </Directory>
+    <Location /ping>
+        SetHandler "proxy:unix:/run/php/site.sock|fcgi://localhost"
+    </Location>
+    AliasMatch "^/others/(.*)$" /srv/other/$1"""), get("/rules/x", "/rules/r.txt", "/denied/d.txt", "/a.txt", "/uploads/u.php", "/uploads/u.png", "/.git/config", "/ping"),
+         modules="proxy proxy_fcgi", fpm=POOL.replace("[tools]", "ping.path = /ping\n[tools]"),
+         statuses={"AllowOverrideList": "changed", "SetHandler": "changed", "DocumentRoot": "changed", "AliasMatch": "changed"},
+         but={"GET /uploads/u.php site.test": (200, 403), "GET /.git/config site.test": (200, 404), "GET /ping site.test": (200, 404)}),
 ]

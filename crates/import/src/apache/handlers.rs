@@ -10,6 +10,10 @@ use super::words::quoted;
 pub const MISSING_SCRIPT: &str =
     "a script that does not exist has the page of the server for 404, not the text of PHP-FPM";
 
+/// What differs for paths that are passed to PHP-FPM.
+pub const ONLY_SCRIPTS: &str =
+    "scripts alone are run; other paths, such as PHP-FPM's pages of its status, are 404";
+
 /// Settings that PHP lets only the administrator change.
 const SYSTEM_ONLY: &str = "disable_functions disable_classes upload_tmp_dir sendmail_path \
     allow_url_fopen allow_url_include file_uploads enable_dl extension_dir max_file_uploads \
@@ -40,6 +44,7 @@ pub(super) fn set_handler(
     node: &Node,
     lower: &str,
     first: &str,
+    place: Place,
     facts: &Facts,
     scope: &mut Scope,
     report: &mut Report,
@@ -47,9 +52,16 @@ pub(super) fn set_handler(
     if let Some(address) = fastcgi_address(first) {
         scope.servers.push((address, node.id));
         scope.line("SetHandler application/x-httpd-php");
-        return mark(report, node, Status::Changed, MISSING_SCRIPT);
+        let reason = if place == Place::Location { ONLY_SCRIPTS } else { MISSING_SCRIPT };
+        return mark(report, node, Status::Changed, reason);
     }
     match lower {
+        "none" | "default-handler" => {
+            let reason =
+                "scripts without a handler are refused with 403; Apache sends their source";
+            generic(node, scope, report);
+            mark(report, node, Status::Changed, reason);
+        }
         "server-status" | "server-info" | "balancer-manager" | "ldap-status" => {
             let reason = "the page is closed; howdah status has the state of the server";
             mark(report, node, Status::Changed, reason);

@@ -214,7 +214,7 @@ impl Writer<'_> {
                 return vec![json!({"match": {"uri": uri}, "action": {"return": 503}})];
             }
             Target::FastCgi { address, root } => {
-                self.converted(rule);
+                mark(self.report, rule.node, Status::Changed, super::handlers::ONLY_SCRIPTS);
                 let root = if root.is_empty() { self.root } else { root };
                 let name = (self.fastcgi)(address, root);
                 let (uri, _) = uri(&rule.source, None);

@@ -184,7 +184,7 @@ fn add_one(node: &Node, place: Place, facts: &Facts, scope: &mut Scope, report: 
             }
             generic(node, scope, report);
         }
-        "sethandler" => set_handler(node, &lower, &first, facts, scope, report),
+        "sethandler" => set_handler(node, &lower, &first, place, facts, scope, report),
         "addhandler" => add_handler(node, &all, place, facts, scope, report),
         "action" | "script" => {
             let reason = "CGI programs are not run; files of this handler are refused";
@@ -403,6 +403,14 @@ fn allow_override(
     if !is_none {
         scope.allow = Some((all.to_vec(), node.id));
     }
+    let names_passwords = all
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case("all") || word.eq_ignore_ascii_case("authconfig"));
+    if names_passwords {
+        let reason = "password files of .htaccess files are below the root of the site; \
+                      others cannot be used (500)";
+        return mark(report, node, Status::Changed, reason);
+    }
     converted(report, node);
 }
 
@@ -425,7 +433,8 @@ fn allow_override_list(node: &Node, all: &[String], scope: &mut Scope, report: &
             .to_owned(),
         );
     }
-    classes.push("Nonfatal=Override".to_owned());
+    classes.sort_unstable();
+    classes.dedup();
     scope.files = Some(true);
     scope.allow = Some((classes, node.id));
     let reason = "all directives of the same class are allowed, too";

@@ -9,7 +9,7 @@ use crate::Status;
 
 use super::check;
 use super::scope::{self, Facts, Place, Scope, argument, mark};
-use super::site::{Engine, Site, is_elsewhere};
+use super::site::{Engine, HIDDEN_FILES, Site, is_elsewhere};
 use super::tree::Node;
 
 impl<'n> Site<'_, 'n> {
@@ -179,6 +179,12 @@ impl<'n> Site<'_, 'n> {
             return;
         };
         let is_regex = node.name.ends_with("match");
+        if is_regex
+            && howdah_htaccess::modules::pattern::Pattern::new(path.as_bytes(), false).is_err()
+        {
+            mark(self.report, node, Status::NotConverted, "the expression is not valid");
+            return;
+        }
         if node.name.starts_with("script") {
             let reason = "programs are not run; their paths are refused";
             mark(self.report, node, Status::NotConverted, reason);
@@ -189,15 +195,9 @@ impl<'n> Site<'_, 'n> {
             return;
         }
         let key = if is_regex { "match" } else { "path" };
-        if is_regex
-            && howdah_htaccess::modules::pattern::Pattern::new(path.as_bytes(), false).is_err()
-        {
-            mark(self.report, node, Status::NotConverted, "the expression is not valid");
-            return;
-        }
         let target = self.absolute(target);
         engine.aliases.push(json!({ key: path, "target": target }));
-        self.converted(node);
+        mark(self.report, node, Status::Changed, HIDDEN_FILES);
     }
 
     pub(super) fn add_user_directories(&mut self, engine: &mut Engine) {

@@ -70,6 +70,9 @@ pub struct Site<'s, 'n> {
     pub timeout: u64,
 }
 
+/// What differs for the files of a directory.
+pub(super) const HIDDEN_FILES: &str = "files whose names begin with a dot, and sources of PHP, are not sent (404, 403); Apache sends them";
+
 /// The directives for the engine.
 #[derive(Debug, Default)]
 pub struct Engine {
@@ -157,14 +160,14 @@ impl<'n> Site<'_, 'n> {
                 let reason = "scripts see the root in DOCUMENT_ROOT without the slash at its end";
                 mark(self.report, node, Status::Changed, reason);
             }
-            self.converted(node);
+            mark(self.report, node, Status::Changed, HIDDEN_FILES);
         }
         if let Some(node) = self.last("virtualdocumentroot") {
             let path = self.absolute(&node.first());
             let is_known = path.replace("%0", "").find('%').is_none();
             if is_known {
                 root = path.trim_end_matches('/').replace('$', "${dollar}").replace("%0", "$host");
-                self.converted(node);
+                mark(self.report, node, Status::Changed, HIDDEN_FILES);
             } else {
                 let reason = "parts of the host's name are not known; only %0 is. No file is found";
                 mark(self.report, node, Status::NotConverted, reason);

@@ -91,7 +91,7 @@ fn each_directive_is_in_the_report_once_with_the_line_on_which_it_begins() {
     let expected = [
         (1, "<VirtualHost *:80>", Status::Converted),
         (2, "ServerName a.test", Status::Converted),
-        (3, "DocumentRoot /srv/a", Status::Converted),
+        (3, "DocumentRoot /srv/a", Status::Changed),
         (4, "<IfModule mod_headers.c>", Status::NotNeeded),
         (5, "Header set         X y", Status::Converted),
         (8, "<IfModule mod_none.c>", Status::NotNeeded),
