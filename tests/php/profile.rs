@@ -44,6 +44,16 @@ fn visited(server: &Server, words: &[&str], mut visit: impl FnMut()) -> Output {
 
 /// The ticks of stacks by their text, of as many profiles as it takes for `least` ticks.
 fn stacks(server: &Server, words: &[&str], least: u64, visit: impl Fn()) -> BTreeMap<String, u64> {
+    stacks_until(server, words, visit, |found| found.values().sum::<u64>() >= least)
+}
+
+/// The ticks of stacks by their text, of as many profiles as it takes until `is_enough`.
+fn stacks_until(
+    server: &Server,
+    words: &[&str],
+    visit: impl Fn(),
+    is_enough: impl Fn(&BTreeMap<String, u64>) -> bool,
+) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     eventually("there are samples", || {
         let words = [words, &["--format", "folded", "--seconds", "2"]].concat();
@@ -53,7 +63,7 @@ fn stacks(server: &Server, words: &[&str], least: u64, visit: impl Fn()) -> BTre
             let (stack, ticks) = line.rsplit_once(' ').unwrap();
             *found.entry(stack.to_owned()).or_insert(0) += ticks.parse::<u64>().unwrap();
         }
-        (found.values().sum::<u64>() >= least).then_some(())
+        is_enough(&found).then_some(())
     });
     found
 }
@@ -70,13 +80,23 @@ fn within(stacks: &BTreeMap<String, u64>, function: &str) -> u64 {
     stacks.iter().filter(|(stack, _)| has(stack)).map(|(_, ticks)| ticks).sum()
 }
 
-fn is_about_three_to_one(stacks: &BTreeMap<String, u64>, root: &str) {
-    let all: u64 = stacks.values().sum();
-    let (three, one) = (within(stacks, "Shop\\Cart::three"), within(stacks, "Shop\\Cart::one"));
-    assert!(three + one > all / 2, "{stacks:?}");
-    assert!(three > one && three < 9 * one, "{stacks:?}");
+/// The ticks of as many profiles as it takes until their shares are about right. On a busy machine,
+/// the thread that ticks waits for its turn, and one stack gets all ticks of that time.
+fn about_three_to_one(
+    server: &Server,
+    words: &[&str],
+    root: &str,
+    visit: impl Fn(),
+) -> BTreeMap<String, u64> {
+    let stacks = stacks_until(server, words, visit, |stacks| {
+        let all: u64 = stacks.values().sum();
+        let [three, one] =
+            ["Shop\\Cart::three", "Shop\\Cart::one"].map(|name| within(stacks, name));
+        all >= 200 && three + one > all / 2 && three > one && three < 9 * one
+    });
     let below = format!("{root};Shop\\both;Shop\\Cart::three");
     assert!(stacks.keys().any(|stack| stack.ends_with(&below)), "{below}: {stacks:?}");
+    stacks
 }
 
 #[test]
@@ -97,8 +117,7 @@ fn processor_time_is_found_where_it_is_spent_by_scripts_and_not_in_other_sites()
         client.send("GET /other.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(client.response().text(), "done");
     };
-    let found = stacks(&server, &["site", "--cpu"], 200, visit);
-    is_about_three_to_one(&found, &root);
+    let found = about_three_to_one(&server, &["site", "--cpu"], &root, visit);
     let others = other.display().to_string();
     assert!(!found.keys().any(|stack| stack.contains(&others)), "{found:?}");
     let log = server.wait_for_log("/control/applications/site/profile: done");
@@ -179,9 +198,9 @@ fn scripts_in_worker_mode_have_profiles_of_both_clocks() {
     let server = served(site);
     let closure = |stack: &String| stack.contains("frankenphp_handle_request;Shop\\{closure:");
     for clock in [&["site", "--cpu"][..], &["site"]] {
-        let found = stacks(&server, clock, 200, || assert_eq!(server.get("/").text(), "done"));
+        let visit = || assert_eq!(server.get("/").text(), "done");
+        let found = about_three_to_one(&server, clock, "", visit);
         assert!(programs::php_is_at_least(8, 4) || found.keys().any(closure), "{found:?}");
-        is_about_three_to_one(&found, "");
     }
 }
 
@@ -253,17 +272,17 @@ fn time_limits_signals_and_sleep_of_scripts_are_as_without_a_profile() {
         );
     let server = served(site);
     for clock in [&["--cpu"][..], &[]] {
-        let mut rounds = 0;
         let words = [&["site", "--seconds", "5", "--format", "folded"], clock].concat();
-        let done = visited(&server, &words, || {
-            rounds += 1;
-            let limited = server.get("/limit.php").text();
-            assert!(limited.contains("Maximum execution time of 1 second exceeded"), "{limited}");
-            assert_eq!(server.get("/signal.php").text(), "12");
-            assert_eq!(server.get("/sleep.php").text(), "0slept");
+        eventually("there are samples", || {
+            let done = visited(&server, &words, || {
+                let limited = server.get("/limit.php").text();
+                let message = "Maximum execution time of 1 second exceeded";
+                assert!(limited.contains(message), "{limited}");
+                assert_eq!(server.get("/signal.php").text(), "12");
+                assert_eq!(server.get("/sleep.php").text(), "0slept");
+            });
+            done.status.success().then_some(())
         });
-        assert!(done.status.success(), "{done:?}");
-        assert!(rounds > 0);
     }
 }
 

@@ -67,12 +67,18 @@ fn serve(dns: &Dns, action: Value) -> Server {
     Site::new().with(json!({"routes": [{"action": action}], "settings": settings})).serve()
 }
 
+/// Waits until the name is known: a server starts without addresses that take long to come.
+fn wait_for_name(server: &Server) {
+    eventually("the name is known", || (server.get("/").status == 200).then_some(()));
+}
+
 #[test]
 fn a_name_is_looked_up_again_when_its_time_is_over() {
     let (addresses, port) = backends(2, http);
     let dns = Dns::start(None);
     dns.set("app.test", &addresses[..1]);
     let server = serve(&dns, json!({"proxy": format!("http://App.test:{port}")}));
+    wait_for_name(&server);
     assert_eq!(server.get("/").text(), addresses[0].to_string());
     dns.set("app.test", &addresses[1..]);
     eventually("the other one answers", || {
@@ -96,6 +102,7 @@ fn several_addresses_are_several_servers() {
             "settings": {"resolver": dns.address.to_string(), "listen_threads": 1},
         }))
         .serve();
+    wait_for_name(&server);
     let answers: HashSet<_> = (0..3).map(|_| server.get("/").text()).collect();
     assert_eq!(answers.len(), 3, "{answers:?}");
 }
@@ -141,6 +148,7 @@ fn connections_to_addresses_that_stay_are_kept() {
             "settings": {"resolver": dns.address.to_string()},
         }))
         .serve();
+    wait_for_name(&server);
     let [first, second] = [0, 1].map(|at| format!("{} 0", addresses[at]));
     let ask = || server.get("/").text();
     assert_eq!([ask(), ask()], [&*first, &*first]);
@@ -167,6 +175,7 @@ fn forged_answers_are_passed_over() {
     let dns = Dns::start(Some(forger));
     dns.set("app.test", &addresses[..1]);
     let server = serve(&dns, json!({"proxy": format!("http://app.test:{port}")}));
+    wait_for_name(&server);
     for _ in 0..5 {
         assert_eq!(server.get("/").text(), addresses[0].to_string());
     }
@@ -212,6 +221,7 @@ fn a_certificate_must_be_for_the_name() {
             "settings": {"resolver": dns.address.to_string()},
         }))
         .serve();
+    wait_for_name(&server);
     let response = server.get("/");
     assert_eq!((response.status, response.text().as_str()), (200, "app.test"));
     assert_eq!(server.get("/other").status, 502);
