@@ -27,6 +27,12 @@ const MAX_INCLUDES: usize = 20;
 /// Maximum number of directives, with those of included files and macros each time.
 const MAX_DIRECTIVES: usize = 300_000;
 
+/// Maximum size of a line of a macro with its arguments.
+const MAX_LINE_BYTES: usize = 1 << 16;
+
+/// Maximum size of the lines of all macros, each time that one is used.
+const MAX_EXPANDED_BYTES: usize = 32 << 20;
+
 /// The version for `<IfVersion>`.
 const VERSION: [u32; 3] = [2, 4, 66];
 
@@ -46,6 +52,8 @@ pub struct Reader<'a> {
     /// Files that are being read.
     open: Vec<PathBuf>,
     directives: usize,
+    /// Bytes of the lines of used macros.
+    expanded: usize,
 }
 
 /// A macro of mod_macro.
@@ -76,6 +84,7 @@ impl<'a> Reader<'a> {
             macros: BTreeMap::new(),
             open: Vec::new(),
             directives: 0,
+            expanded: 0,
         }
     }
 
@@ -420,8 +429,18 @@ impl<'a> Reader<'a> {
             found.parameters.iter().cloned().zip(values).collect();
         replacements.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         let mut lines = found.body.clone();
-        for line in &mut lines {
-            line.text = replaced(&line.text, &replacements);
+        for own in &mut lines {
+            own.text = replaced(&own.text, &replacements);
+            self.expanded += own.text.len();
+            if own.text.len() > MAX_LINE_BYTES || self.expanded > MAX_EXPANDED_BYTES {
+                let mib = MAX_EXPANDED_BYTES >> 20;
+                let problem = if own.text.len() > MAX_LINE_BYTES {
+                    format!("a line of the macro {name} has more than {MAX_LINE_BYTES} bytes here")
+                } else {
+                    format!("the lines of all used macros have more than {mib} MiB")
+                };
+                return Err(error(line, problem));
+            }
         }
         self.converted(id);
         self.converted(node.id);

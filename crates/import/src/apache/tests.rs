@@ -240,3 +240,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn macros_that_grow_with_each_use_are_refused() {
+    let nested = |arguments: &str, body: &str| {
+        let mut text = String::new();
+        for number in 0..24 {
+            let next = number + 1;
+            let uses = format!("Use M{next} {arguments}\n").repeat(2);
+            text += &format!("<Macro M{number} $a>\n{uses}</Macro>\n");
+        }
+        text + &format!("<Macro M24 $a>\n{body}\n</Macro>\nUse M0 0123456789\n")
+    };
+    let error = |text: &str| Machine::new(&[(SITE, text)]).import(SITE).unwrap_err().to_string();
+    let line = error(&nested("$a$a$a", "Define A $a"));
+    assert!(line.contains("has more than 65536 bytes"), "{line}");
+    let all = error(&nested("$a", &format!("Define A {}", "x".repeat(60_000))));
+    assert!(all.contains("more than 32 MiB"), "{all}");
+}
