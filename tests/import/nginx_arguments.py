@@ -19,12 +19,13 @@ MAIN, EVENTS, HTTP, SERVER, LOCATION, UPSTREAM = "main events http server locati
 
 WRONG = {
     MAIN: ["events { } events { }", "worker_priority zz", "worker_cpu_affinity zz", "worker_processes zz", "thread_pool a zz", "http zz { }"],
-    EVENTS: ["use zz", "worker_connections zz", "worker_connections 0", "multi_accept zz"],
+    EVENTS: ["use zz", "debug_connection zz", "worker_connections zz", "worker_connections 0", "multi_accept zz"],
     HTTP: ["limit_conn_zone $host zz", "limit_req_zone $host zone=a:1m rate=zz", "server zz { }", "upstream u { }", "map $host x { }", "log_format a",
            "proxy_cache_path /c zz", "geo x { }", "split_clients $host x { }", "open_log_file_cache zz", "server_names_hash_bucket_size zz"],
     SERVER: ["listen zz:zz", "large_client_header_buffers zz 1k", "large_client_header_buffers 0 1k", "client_header_timeout zz", "server_name ~(",
              "ssl_session_cache zz", "ssl_session_cache shared:a", "ssl_protocols zz", "ssl_verify_client zz", "merge_slashes zz", "if $x { }", "set x y",
-             "return 1000", "return", "rewrite ^ /a zz", "rewrite ( /a", "error_page 200 /a", "error_page 404", "try_files $uri"],
+             "return 1000", "return", "rewrite ^ /a zz", "rewrite ( /a", "error_page 200 /a", "error_page 404", "try_files $uri", "auth_basic $zz", "fastcgi_cache zz", "proxy_cache_key $zz", "resolver zz", "ssl_certificate /zz",
+             "secure_link $zz", "valid_referers ~( a", "gzip_disable ~(", "disable_symlinks off off", "proxy_redirect ~( a"],
     LOCATION: ["access_log off off", "aio zz", "auth_request_set zz zz", "client_body_temp_path /a zz", "directio zz", "disable_symlinks zz", "gzip_buffers zz 1k",
                "output_buffers 1 zz", "proxy_buffers zz 1k", "fastcgi_buffers 1 zz", "fastcgi_cache_use_stale zz", "proxy_cache_use_stale zz",
                "fastcgi_cache_use_stale http_502", "fastcgi_cache_valid zz", "proxy_cache_valid 200 zz", "proxy_cache_valid zz 1m", "fastcgi_ignore_headers zz",
@@ -35,7 +36,7 @@ WRONG = {
                "autoindex zz", "root", "root /a; root /b", "alias /a; alias /b", "location { }", "location zz / { }", "expires zz", "deny zz", "limit_req zz",
                "add_header A", "add_header A b zz", "fastcgi_param A b zz", "proxy_pass zz", "proxy_http_version 3", "autoindex_format zz",
                "internal zz", "mirror", "allow", "error_page zz /a"],
-    UPSTREAM: ["hash a zz", "random zz", "keepalive zz", "keepalive 0", "zone a zz", "server 127.0.0.1:2 weight=zz", "server 127.0.0.1:2 zz", "least_conn zz"],
+    UPSTREAM: ["hash a zz", "random zz", "keepalive zz", "keepalive 0", "zone a zz", "zone a", "server 127.0.0.1:2 weight=zz", "server 127.0.0.1:2 zz", "least_conn zz"],
 }
 
 

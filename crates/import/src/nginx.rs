@@ -54,6 +54,7 @@ mod steps;
 mod tables;
 mod template;
 mod tls;
+mod undefined;
 mod units;
 mod upstream;
 mod variables;

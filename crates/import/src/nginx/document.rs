@@ -14,6 +14,7 @@ use super::reader::{Directive, is_part_of_http};
 use super::scope::Scope;
 use super::server::Server;
 use super::steps::{object, step};
+use super::undefined;
 use super::variables::Object;
 use crate::php_fpm::Pool;
 use crate::{Error, Import, Report, Status};
@@ -28,6 +29,7 @@ pub fn convert(
 ) -> Result<Import, Error> {
     let is_part = is_part_of_http(tree);
     grammar::check(tree, if is_part { Context::Http } else { Context::Main }, &mut report)?;
+    undefined::check(tree, &mut report);
     let mut directory = directory_of(file, root);
     let empty = [];
     let (main, http): (&[Directive], &[Directive]) = if is_part {
