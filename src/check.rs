@@ -465,7 +465,7 @@ impl Findings {
         }
         let php = php_programs::find();
         let found = checkers.check(&php.found, &php.unusable, &specs);
-        for (application, found) in config.applications.iter().zip(found) {
+        for ((application, spec), found) in config.applications.iter().zip(&specs).zip(found) {
             let path = place(application);
             let line = |problem: Problem| {
                 if problem.key.is_empty() {
@@ -477,6 +477,9 @@ impl Findings {
             found.notes.into_iter().map(line).for_each(|note| self.note(note));
             found.warnings.into_iter().map(line).for_each(|warning| self.warn(warning));
             found.errors.into_iter().map(line).for_each(|error| self.fail(error));
+            let jobs = application.jobs.iter();
+            let wrong = jobs.filter_map(|job| check::job(&php.found, spec, job).err());
+            wrong.map(line).for_each(|error| self.fail(error));
             self.settings.insert(application.name.clone(), found.settings);
         }
     }

@@ -69,6 +69,10 @@ fn of(config: &Config) -> Grants {
         mail: { applications.iter() }
             .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
             .collect(),
+        jobs: { config.applications.iter() }
+            .filter(|application| !application.jobs.is_empty())
+            .map(|application| (application.name.clone(), application.jobs.clone()))
+            .collect(),
         telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
         has_dashboard: config.has_dashboard(),
         applications,

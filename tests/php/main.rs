@@ -8,6 +8,7 @@ mod fairness;
 mod faults;
 mod forgery;
 mod forms;
+mod jobs;
 mod limit_extensions;
 mod log_records;
 mod mail;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use howdah_jobs::Job;
 use howdah_template::Template;
 
 use crate::access_log::{AccessLog, LOGS};
@@ -11,6 +12,7 @@ use crate::environment::{self, EnvironmentSource, SERVER_VARIABLE};
 use crate::error::{Error, ErrorKind};
 use crate::htaccess::{HTACCESS, Htaccess};
 use crate::isolation::{ISOLATION, Isolation};
+use crate::jobs::{self, JOB};
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit;
 use crate::node::{Node, Shown, default_of_reader, path};
@@ -167,6 +169,16 @@ pub(crate) static APPLICATION: Shape = Shape {
             .default("none")
             .details("See below")
             .unit(),
+            Key::new(
+                "jobs",
+                Kind::Named(&Kind::Object(&JOB)),
+                "Commands that run beside the pages",
+            )
+            .default("none")
+            .details(
+                "Up to 64, with the user, the environment and the isolation of the \
+                     application. See [Jobs](../jobs.md)",
+            ),
             Key::new("smtp", Kind::Object(&SMTP), "Mail server that takes the messages of scripts")
                 .default("that of the settings")
                 .details(
@@ -339,6 +351,8 @@ pub struct Application {
     pub stderr: Option<PathBuf>,
     /// Isolation of its processes.
     pub isolation: Isolation,
+    /// Commands that run beside its pages, in document order.
+    pub jobs: Vec<Job>,
     /// The mail server that takes its messages, or rules for them.
     pub smtp: Option<Smtp>,
     /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`.
@@ -391,13 +405,14 @@ default_of_reader!(Limits, Limits::read);
 
 impl Application {
     /// Returns true if processes of one are processes of the other: the mail server is not theirs,
-    /// nor are the texts that take turns in the queue, which may depend on all sites; limits of all
+    /// nor are the jobs, nor the texts that take turns in the queue, which may depend on all sites; limits of all
     /// processes together change while they run.
     pub fn has_same_processes(&self, other: &Application) -> bool {
         if self == other {
             return true;
         }
-        let mut other = Application { smtp: self.smtp.clone(), ..other.clone() };
+        let (jobs, smtp) = (self.jobs.clone(), self.smtp.clone());
+        let mut other = Application { jobs, smtp, ..other.clone() };
         if let (Fairness::Key(own), Fairness::Key(of_other)) =
             (&self.limits.fair, &mut other.limits.fair)
         {
@@ -456,6 +471,7 @@ impl Application {
             isolation: object
                 .read("isolation", |node| Isolation::read(name, node))?
                 .unwrap_or_default(),
+            jobs: object.read("jobs", jobs::read)?.unwrap_or_default(),
             smtp: object.read("smtp", Smtp::read_of_application)?,
             delegation: Delegation::read(&object)?,
         };

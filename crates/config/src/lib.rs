@@ -45,6 +45,7 @@ mod forwarded;
 mod htaccess;
 pub mod include;
 mod isolation;
+mod jobs;
 pub mod json;
 mod json_schema;
 mod key;

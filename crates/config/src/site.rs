@@ -16,6 +16,7 @@ use crate::defaults::Defaults;
 use crate::definitions::Definitions;
 use crate::environment::read_env;
 use crate::error::{Error, ErrorKind};
+use crate::jobs;
 use crate::limit::read_rate;
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Object, Scope};
@@ -67,6 +68,8 @@ pub struct Site {
     pub error_log: Option<PathBuf>,
     /// `response_headers` of actions, as in their grammar.
     pub headers: Option<Value>,
+    /// `jobs` of the application, as in their grammar.
+    pub jobs: Option<Value>,
     /// `basic_auth` of actions, as in their grammar.
     pub auth: Option<Value>,
     /// Steps of a route.
@@ -212,6 +215,10 @@ impl Site {
             access_log: logs.access,
             error_log: logs.error,
             headers: raw("headers"),
+            jobs: object.read("jobs", |node| {
+                jobs::read(node)?;
+                Ok(node.value.clone())
+            })?,
             auth: raw("auth"),
             routes: object
                 .read("routes", |node| {

@@ -12,6 +12,7 @@ use super::*;
 mod application;
 mod fastcgi;
 mod fastcgi_listener;
+mod jobs;
 mod limit;
 mod names;
 mod operation;

@@ -306,6 +306,15 @@ fn application_of(
     if let Some(processes) = &site.php.processes {
         set(&["processes"], &["php", "processes"], processes.clone());
     }
+    if let Some(jobs) = &site.jobs {
+        let mut jobs = jobs.clone();
+        for job in jobs.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            if job.get("working_directory").is_none() {
+                job["working_directory"] = json!(site.root);
+            }
+        }
+        set(&["jobs"], &["jobs"], jobs);
+    }
     let runs_as_root = site.user.as_deref() == Some("root");
     for (key, value) in [("user", &site.user), ("group", &site.group)] {
         if let Some(value) = value {

@@ -51,7 +51,7 @@ pub(crate) struct OfRequests {
 ///
 /// # Errors
 ///
-/// The site is one that stays in memory.
+/// The site is one that stays in memory, or has jobs.
 pub(crate) fn share(
     site: &Site,
     application: &mut Value,
@@ -60,6 +60,12 @@ pub(crate) fn share(
         let problem = "\"shared\" is not possible with \"worker\": an application that stays in \
                        memory reads its environment once; leave out one of them";
         let key = vec!["php".to_owned(), "shared".to_owned()];
+        return Err(SiteProblem { key, problem: problem.to_owned(), because_of: None });
+    }
+    if site.jobs.is_some() {
+        let problem = "are not possible with \"shared\" of \"php\": processes that several sites \
+                       share have no jobs of one of them; leave out one of both";
+        let key = vec!["jobs".to_owned()];
         return Err(SiteProblem { key, problem: problem.to_owned(), because_of: None });
     }
     let mut environment = take(application, &["environment"], is_request_variable);

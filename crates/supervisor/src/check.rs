@@ -36,6 +36,7 @@ use crate::{certificates, pid_file, resources, sockets};
 pub use self::processes::Checkers;
 pub use crate::cache_file::check as cache_file;
 pub use crate::certificates::read_for_tls;
+pub use crate::job_launch::check as job;
 pub use crate::ports::{Ports, Taken};
 pub use crate::programs::trusted as program;
 pub use crate::store::check_log as log;

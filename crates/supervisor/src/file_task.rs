@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_jobs::Job;
 use howdah_questions::Usage;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::{full_disk, regular_file};
@@ -18,6 +19,7 @@ use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 use crate::application_checks::{self, CheckedApplication};
 use crate::file_helper::file_progress;
 use crate::grants::Grants;
+use crate::job_launch;
 use crate::memory::memory_file;
 use crate::options::Options;
 use crate::prototype::preflight;
@@ -120,6 +122,8 @@ pub(crate) struct Candidate {
     pub(crate) restart: Restart,
     /// New applications, each as it is in the running document.
     pub(crate) applications: Vec<(ApplicationSpec, Option<ApplicationSpec>)>,
+    /// New jobs, each with its application.
+    pub(crate) jobs: Vec<(ApplicationSpec, Job)>,
 }
 
 /// The process that has asked for a task. If another one has its place by now, the outcome is
@@ -303,7 +307,7 @@ impl Task {
                 file_progress(&state.unwrap_or(Path::new("")).display().to_string());
                 certificates::delete(state, name).map(|()| None).map_err(text)
             }
-            Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
+            Task::Preflight(candidate) => check(options, candidate).map(|()| None),
             Task::CheckApplications(applications) => {
                 let troubled = application_checks::check(options, applications);
                 let message = application_checks::message(0, troubled).encode();
@@ -378,11 +382,13 @@ fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
 /// Refuses an application that could not run: it would fail with its first request at the earliest,
 /// when the author of the change is gone. An application that has had the same problem before is
 /// accepted: other changes must be possible.
-fn check(
-    options: &Options,
-    applications: &[(ApplicationSpec, Option<ApplicationSpec>)],
-) -> Result<(), String> {
-    for (new, current) in applications {
+fn check(options: &Options, candidate: &Candidate) -> Result<(), String> {
+    for (spec, job) in &candidate.jobs {
+        application_checks::progress(spec);
+        job_launch::check(&options.php, spec, job)
+            .map_err(|problem| format!("application \"{}\": {problem}", spec.name))?;
+    }
+    for (new, current) in &candidate.applications {
         let Some(found) = problem(options, new) else { continue };
         let before = current.as_ref().and_then(|current| problem(options, current));
         if before.as_ref() != Some(&found) {

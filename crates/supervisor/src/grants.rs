@@ -4,9 +4,10 @@
 //! supervisor opens, binds, runs and starts for it only resources that the administrator's document
 //! names. The document never comes from the router.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use howdah_jobs::Job;
 use howdah_wire::messages::{ApplicationSpec, MailRoute, TelemetryRoute};
 
 /// Derives the grants of a document. Error: the reason why it is not a configuration.
@@ -33,6 +34,8 @@ pub struct Grants {
     pub managed: Names,
     /// Applications, by name.
     pub applications: HashMap<String, ApplicationSpec>,
+    /// Jobs of applications, by the name of the application.
+    pub jobs: BTreeMap<String, Vec<Job>>,
     /// Names of routes and upstreams, which requests are counted for.
     pub sites: BTreeSet<String>,
     /// The mail server of each application, by the name in its specification.

@@ -16,6 +16,7 @@
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
 //! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
 //!   user, its root directory and its control group.
+//! - `job_launch`: the same steps for a job, a command of an application that runs beside its pages.
 //! - `resources`: how the limits of all processes of an application are kept; `counting`: counts what
 //!   they use where no control group does.
 //! - `zygote`: a process that prototypes are forked from.
@@ -60,6 +61,7 @@ mod file_task;
 mod grants;
 mod handover;
 mod identity;
+mod job_launch;
 mod last_document;
 mod launch;
 mod liveness;

@@ -201,22 +201,21 @@ impl fmt::Display for UnusableProgram {
     }
 }
 
+/// Returns the newest program whose version is `wanted` or begins with `wanted` and a dot.
+pub(crate) fn newest_php<'a>(all: &'a [PhpProgram], wanted: &str) -> Option<&'a PhpProgram> {
+    let numbers = |version: &str| -> Vec<u32> {
+        version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+    };
+    let is_wanted = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    all.iter()
+        .filter(|php| wanted.is_empty() || php.version.strip_prefix(wanted).is_some_and(is_wanted))
+        .max_by_key(|php| numbers(&php.version))
+}
+
 impl Options {
     /// Returns the newest program whose version is `wanted` or begins with `wanted` and a dot.
     pub(crate) fn php_for(&self, wanted: &str) -> Option<&PhpProgram> {
-        let numbers = |version: &str| -> Vec<u32> {
-            version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
-        };
-        self.php
-            .iter()
-            .filter(|program| {
-                wanted.is_empty()
-                    || program
-                        .version
-                        .strip_prefix(wanted)
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
-            .max_by_key(|program| numbers(&program.version))
+        newest_php(&self.php, wanted)
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Output {
     line: Vec<u8>,
     rate: LogRate,
     start: Option<Start>,
+    /// The job of the application whose output it is; `None` for its other processes.
+    job: Option<String>,
 }
 
 /// The lines of one start, as hashes without numbers: they may be times and process ids.
@@ -55,7 +57,13 @@ impl Output {
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe::new()?;
         let rate = LogRate::default();
-        Ok((Output { pipe: read, line: Vec::new(), rate, start: None }, write))
+        Ok((Output { pipe: read, line: Vec::new(), rate, start: None, job: None }, write))
+    }
+
+    /// Creates a pipe for a process of a job.
+    pub(crate) fn of_job(job: &str) -> std::io::Result<(Self, OwnedFd)> {
+        let (output, writer) = Output::new()?;
+        Ok((Output { job: Some(job.to_owned()), ..output }, writer))
     }
 
     /// Begins a start after one that has failed with the lines `before`.
@@ -115,9 +123,19 @@ impl Output {
         if is_known {
             self.rate.wrote(text.len()); // to read it takes time, too
         } else if !text.is_empty() {
-            let message = format_args!("\"{name}\" application output: {text}");
-            let (source, pid) = (format_args!("application \"{name}\""), std::process::id());
-            log.write_limited(&self.rate, &source, pid, Level::Error, message);
+            let pid = std::process::id();
+            match &self.job {
+                None => {
+                    let message = format_args!("\"{name}\" application output: {text}");
+                    let source = format_args!("application \"{name}\"");
+                    log.write_limited(&self.rate, &source, pid, Level::Error, message);
+                }
+                Some(job) => {
+                    let message = format_args!("\"{name}\" job \"{job}\": {text}");
+                    let source = format_args!("the job \"{job}\" of \"{name}\"");
+                    log.write_limited(&self.rate, &source, pid, Level::Info, message);
+                }
+            }
         }
         self.line.clear();
     }

@@ -7,6 +7,7 @@
 //! - `router`: the router's process and its socket; `requests`: dispatches its messages;
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
+//! - `jobs`: processes of jobs.
 //! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them.
@@ -38,6 +39,7 @@ mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
+mod jobs;
 mod mail;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
@@ -107,6 +109,7 @@ impl Tree {
             self.advance_telemetry(now);
             self.advance_dashboard(now);
             self.advance_usage(now);
+            self.advance_jobs(now);
             self.ping_router_if_due(now);
             self.watch_processes(now);
             self.look_at_control_file(now);
@@ -124,6 +127,7 @@ impl Tree {
                     Source::Submission(id) => self.on_submission(id),
                     Source::Prototype(id) => self.on_prototype(id),
                     Source::Output(id) => self.on_output(id),
+                    Source::JobOutput(pid) => self.on_job_output(pid),
                     Source::WorkerEnd(id, worker) => self.on_worker_end(id, worker),
                     Source::Successor => self.on_successor(),
                     Source::Predecessor => self.on_predecessor(),

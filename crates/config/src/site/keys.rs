@@ -4,6 +4,7 @@ use crate::access::BASIC_AUTH;
 use crate::access_log::LOGS;
 use crate::cache::CACHE;
 use crate::environment::ENV;
+use crate::jobs::JOB;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
 use crate::php::EXTENSIONS;
@@ -57,6 +58,12 @@ static OWN: &[Key] = &[
         "See [Worker mode](../worker-mode.md). `true` for the worker script that is found, or \
          the path of one in the public directory",
     ),
+    Key::new("jobs", Kind::Named(&Kind::Object(&JOB)), "Commands that run beside the pages")
+        .default("none")
+        .details(
+            "As [`jobs`](applications.md#jobs) of an application; they start in the `root`. Not \
+             with `php.shared`",
+        ),
     Key::new("auth", Kind::Object(&BASIC_AUTH), "User names and passwords for the whole site")
         .default("none")
         .details("As [`basic_auth`](actions.md#options-of-all-actions) of an action"),

@@ -51,6 +51,10 @@ impl Tree {
                 let instances = self.applications.values().filter(|app| app.name == spec.name);
                 let instances = instances.count() + self.zygotes.waiting_instances(&spec.name);
                 if instances < MAX_INSTANCES {
+                    let mut running = self.applications.values();
+                    if running.any(|app| app.is_ready() && app.has_spec(&spec)) {
+                        self.jobs.restart(&spec); // it replaces one that is as it was
+                    }
                     spec.geometry = geometry;
                     return self.start_application(number, spec, descriptors);
                 }
@@ -330,6 +334,7 @@ impl Tree {
     /// Kills all processes in the control group of an application that has ended.
     fn end_control_group(&self, group: Option<&str>) {
         let others = self.applications.values().filter_map(|other| other.plan.group.as_deref());
+        let others = others.chain(self.jobs.control_groups());
         if let Some(group) = group {
             self.control_groups.kill(group, others);
         }
@@ -367,6 +372,7 @@ impl Tree {
         expected.extend(self.mail.pids().chain(self.telemetry.pids()).chain(self.dashboard.pids()));
         expected.extend(self.zygotes.pids());
         expected.extend(self.file_helpers.pids());
+        expected.extend(self.jobs.pids());
         expected.extend(self.upgrade.successor().map(|successor| successor.pid));
         if own == 1 {
             let children = process_tree::children(own).into_iter();
@@ -398,7 +404,7 @@ impl Tree {
 
 /// Returns how a process of an application ended. Signal 9 may have been sent by the kernel when
 /// memory ran out.
-fn exit_of(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
+pub(super) fn exit_of(exit: Exit, counter: Option<&Path>, groups: &mut ControlGroups) -> Exit {
     match counter {
         Some(counter) if exit == Exit::Signal(9) && groups.has_killed(counter) => Exit::OutOfMemory,
         _ => exit,

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use howdah_jobs::Job;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_sys::memory::{release_free_memory, release_start_memory};
@@ -40,8 +41,14 @@ impl Tree {
             _ if !self.options.strict => Vec::new(),
             _ => self.changed_applications(&grants),
         };
-        let is_checked = applications.is_empty();
-        let candidate = Candidate { document, grants, restart, applications };
+        let jobs = if applications.is_empty() && restart != Restart::Nothing && !self.options.strict
+        {
+            Vec::new()
+        } else {
+            self.changed_jobs(&grants)
+        };
+        let is_checked = applications.is_empty() && jobs.is_empty();
+        let candidate = Candidate { document, grants, restart, applications, jobs };
         if is_checked {
             self.begin_checked(candidate)?
         } else {
@@ -115,6 +122,17 @@ impl Tree {
         changed
     }
 
+    /// Returns the jobs that a configuration adds or changes, each with its application.
+    fn changed_jobs(&self, grants: &Grants) -> Vec<(ApplicationSpec, Job)> {
+        let current = &self.changes.current.grants.jobs;
+        let all = grants.jobs.iter().filter_map(|(name, jobs)| {
+            let known = current.get(name).map_or(&[][..], Vec::as_slice);
+            let new = jobs.iter().filter(move |job| !known.contains(job));
+            Some((grants.applications.get(name)?, new))
+        });
+        all.flat_map(|(spec, jobs)| jobs.map(|job| (spec.clone(), job.clone()))).collect()
+    }
+
     /// Sends a stored certificate bundle to the router.
     pub(super) fn send_certificate(&mut self, name: String) {
         let pem = self.certificates.get(&name).unwrap_or_default();
@@ -150,6 +168,7 @@ impl Tree {
             self.keep_document();
             self.application_checks.begin_with(changed);
             self.prepare_zygotes();
+            self.jobs.look();
         }
         if self.router.is_some() {
             self.send_to_router(&FromSupervisor::Commit { generation, error }, &[])

@@ -4,7 +4,7 @@
 //! [`Model::send`] is that router. For all its messages, the supervisor grants only resources that
 //! the configuration names, creates no other files, and continues.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -54,6 +54,7 @@ impl Model {
                 prefixes: vec!["good.".to_owned()],
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
+            jobs: BTreeMap::new(),
             sites: BTreeSet::new(),
             mail: HashMap::new(),
             telemetry: None,

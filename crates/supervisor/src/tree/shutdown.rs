@@ -78,7 +78,18 @@ impl Tree {
         let is_finished = self.router.is_none()
             && self.replacement.others.is_empty()
             && !self.waits_for_predecessor(shutdown);
-        (is_due || is_finished) && !self.waits_for_control(now)
+        let ends = (is_due || is_finished) && !self.waits_for_control(now);
+        if ends && !self.jobs.are_over() {
+            self.kill_router(); // it has had its time
+            return false;
+        }
+        ends
+    }
+
+    /// Returns the time at which the router has had its time; `None` if it is over and jobs are not.
+    pub(super) fn shutdown_due(&self, now: Instant) -> Option<Instant> {
+        let deadline = self.shutdown.as_ref()?.deadline?;
+        (deadline > now || self.jobs.are_over()).then_some(deadline)
     }
 
     /// Returns true if the server that this one has replaced still finishes requests: a service

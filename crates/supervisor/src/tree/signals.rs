@@ -22,7 +22,10 @@ impl Tree {
         match signal {
             signals::SIGCHLD => self.reap(),
             signals::SIGQUIT => self.shut_down(true),
-            signals::SIGTERM | signals::SIGINT => self.shut_down(false),
+            signals::SIGTERM | signals::SIGINT => {
+                self.hurry_jobs();
+                self.shut_down(false);
+            }
             signals::SIGUSR1 => {
                 self.postpone_signal(signal);
                 self.reopen_logs();
@@ -60,6 +63,8 @@ impl Tree {
                 // They had no children.
             } else if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) {
                 self.successor_ended(exit);
+                has_orphans = true;
+            } else if self.job_ended(pid, exit) {
                 has_orphans = true;
             } else if let Some(id) = self.application_of(pid) {
                 self.prototype_ended(id, exit);

@@ -13,6 +13,7 @@ use super::counting::Counting;
 use super::dashboard::DashboardState;
 use super::failed_starts::FailedStarts;
 use super::id::Id;
+use super::jobs::Jobs;
 use super::mail::MailState;
 use super::refusals::Refusals;
 use super::router_replacement::Replacement;
@@ -85,6 +86,7 @@ pub(super) struct Tree {
     pub(super) router_start: Option<Instant>,
     pub(super) applications: HashMap<Id, Application>,
     pub(super) zygotes: Zygotes,
+    pub(super) jobs: Jobs,
     /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
@@ -139,6 +141,8 @@ pub(super) enum Source {
     Submission(Id),
     Prototype(Id),
     Output(Id),
+    /// Output of the process with this id, which belongs to a job.
+    JobOutput(u32),
     WorkerEnd(Id, WorkerId),
     /// Reports of the zygote with this process id.
     Zygote(u32),
@@ -176,6 +180,7 @@ impl Tree {
             router_start: Some(Instant::now()),
             applications: HashMap::new(),
             zygotes: Zygotes::default(),
+            jobs: Jobs::default(),
             orphans: PendingKills::default(),
             programs: Programs::default(),
             tables: Tables::default(),

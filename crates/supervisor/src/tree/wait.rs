@@ -68,6 +68,15 @@ impl Tree {
                 .for_each(|(source, fd)| add(source, fd, IN));
             buffered.extend(application.has_buffered().then_some(Source::Prototype(*id)));
         }
+        for (pid, output) in self.jobs.outputs() {
+            let pause = output.pause();
+            if pause.is_zero() {
+                add(Source::JobOutput(pid), output.fd(), IN);
+            } else {
+                let due = now + pause;
+                output_due = Some(output_due.map_or(due, |known: Instant| known.min(due)));
+            }
+        }
         for zygote in self.zygotes.running() {
             add(Source::Zygote(zygote.pid), zygote.replies(), IN);
             if let Some(output) = &zygote.output {
@@ -104,7 +113,8 @@ impl Tree {
             .chain(self.service_manager.due())
             .chain(self.watch.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
-            .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))
+            .chain(self.jobs_due(now))
+            .chain(self.shutdown_due(now))
             .min();
         let wait = due.map(|due| due.saturating_duration_since(now) + Duration::from_millis(1));
         let wait = if buffered.is_empty() { wait } else { Some(Duration::ZERO) };

@@ -178,6 +178,12 @@ fn rows() -> Vec<Row> {
                 "sites": {"a": {"https": {"email": "me@a.example", "challenges": "dns"}}},
             }))
             .makes("/listeners/127.0.0.1:443/tls/acme/0/dns/program", json!("/bin/dns")),
+        Row::of_site(
+            "site",
+            "/sites/a/jobs",
+            json!({"j": {"command": ["true"], "working_directory": "/"}}),
+        )
+        .makes("/applications/a/jobs/j/command", json!(["true"])),
         php("/sites/a/php/version", json!("8.2")).makes("/applications/a/type", json!("php 8.2")),
         php("/sites/a/php/ini", json!({"memory_limit": "9M"}))
             .makes("/applications/a/options/admin/memory_limit", json!("9M")),

@@ -1,0 +1,136 @@
+//! `jobs` of an application: commands that run beside its pages.
+
+use howdah_jobs::{Job, MAX_JOBS, MAX_NAME_BYTES, MAX_PROCESSES, Restart, StopSignal, is_name};
+
+use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
+use crate::node::Node;
+use crate::units;
+
+/// A member of `jobs`.
+pub(crate) static JOB: Shape = Shape {
+    name: "job",
+    parts: &[&[
+        Key::new("command", Kind::Array(&Kind::Text), "The program and its arguments")
+            .details(
+                "`[\"php\", \"artisan\", \"queue:work\"]`. `php` is the command-line PHP of the \
+                 application's version with its `options`. No shell is involved: write \
+                 `[\"sh\", \"-c\", \"…\"]` for one",
+            )
+            .required(),
+        Key::new(
+            "processes",
+            Kind::Integer(1, MAX_PROCESSES as i64),
+            "Number of processes that run the command at the same time",
+        )
+        .default("1"),
+        Key::new(
+            "restart",
+            Kind::Word(&Restart::WORDS),
+            "Ends after which the command starts again",
+        )
+        .default("\"always\"")
+        .details(
+            "`on-failure`: after an end with another status than 0 and after a signal. After \
+                 failures it waits, from one second up to one minute",
+        ),
+        Key::new("memory", SIZE, "Private memory of a process above which it is replaced")
+            .default("none")
+            .details("With the programs that it has started. Measured every few seconds"),
+        Key::new(
+            "stop_signal",
+            Kind::Word(&StopSignal::WORDS),
+            "Signal that asks the command to end",
+        )
+        .default("\"TERM\""),
+        Key::new(
+            "stop_timeout",
+            Kind::Seconds(0),
+            "Seconds from that signal until the command is killed, with all that it has started",
+        )
+        .default("10"),
+        Key::new("working_directory", Kind::Text, "Directory that the command starts in")
+            .default("that of the application, else its `root`; of a site its `root`"),
+    ]],
+};
+
+/// A number of bytes, or a text such as `"256M"`.
+const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg]?$")]);
+
+/// Reads `jobs` of an application, in order.
+pub(crate) fn read(node: &Node<'_>) -> Result<Vec<Job>, Error> {
+    let mut jobs = Vec::new();
+    for (name, job) in node.members()? {
+        jobs.extend(node.part(read_job(name, &job))?);
+    }
+    if jobs.len() > MAX_JOBS {
+        return Err(node.invalid(format_args!("must have at most {MAX_JOBS} members")));
+    }
+    Ok(jobs)
+}
+
+fn read_job(name: &str, node: &Node<'_>) -> Result<Job, Error> {
+    if !is_name(name) {
+        let message = format_args!(
+            "must have a name of at most {MAX_NAME_BYTES} letters, digits, \".\", \"_\" and \"-\""
+        );
+        return Err(node.invalid(message));
+    }
+    let object = node.object(&JOB)?;
+    let command = node.part(object.required("command").and_then(|node| read_command(&node)))?;
+    let job = Job {
+        name: name.to_owned(),
+        command: command.unwrap_or_default(),
+        processes: object.integer_or_default("processes")?,
+        restart: object.read_or_default("restart", |node| {
+            read_word(node, &Restart::WORDS, Restart::of_word)
+        })?,
+        memory: object.read("memory", read_size)?,
+        stop_signal: object
+            .read("stop_signal", |node| read_word(node, &StopSignal::WORDS, StopSignal::of_word))?
+            .unwrap_or(StopSignal::Term),
+        stop_timeout: object.seconds_or_default("stop_timeout")?,
+        working_directory: object.file("working_directory")?,
+    };
+    object.end()?;
+    Ok(job)
+}
+
+fn read_command(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    if node.value.is_string() {
+        let hint = "write [\"php\", \"artisan\", \"queue:work\"], or [\"sh\", \"-c\", \"…\"] for a \
+                    shell";
+        return Err(node.wrong_type("an array of strings").with_hint(hint));
+    }
+    let mut words = Vec::new();
+    for word in node.elements()? {
+        let text = word.string()?;
+        if text.contains('\0') {
+            return Err(word.invalid("must not contain a null character"));
+        }
+        words.push(text.to_owned());
+    }
+    match words.first() {
+        Some(program) if !program.is_empty() => Ok(words),
+        _ => Err(node.invalid("must begin with the name of a program")),
+    }
+}
+
+fn read_word<T>(
+    node: &Node<'_>,
+    words: &[&str],
+    of_word: impl Fn(&str) -> Option<T>,
+) -> Result<T, Error> {
+    of_word(node.string()?)
+        .ok_or_else(|| node.invalid(format_args!("must be one of {}", crate::node::quoted(words))))
+}
+
+/// Reads a number of bytes, or a text with a unit.
+fn read_size(node: &Node<'_>) -> Result<u64, Error> {
+    match node.value.as_str() {
+        Some(text) => units::bytes(text)
+            .filter(|bytes| *bytes > 0)
+            .ok_or_else(|| node.invalid("must be a number of bytes, such as \"256M\"")),
+        None => node.size(1),
+    }
+}
