@@ -73,6 +73,13 @@ fn of(config: &Config) -> Grants {
             .filter(|application| !application.jobs.is_empty())
             .map(|application| (application.name.clone(), application.jobs.clone()))
             .collect(),
+        site_logs: { config.error_logs.iter() }
+            .filter(|log| {
+                let mut applications = config.applications.iter();
+                applications.any(|one| one.name == log.site && !one.jobs.is_empty())
+            })
+            .map(|log| (log.site.clone(), text(&log.path)))
+            .collect(),
         telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
         has_dashboard: config.has_dashboard(),
         applications,

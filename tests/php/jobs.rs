@@ -207,6 +207,29 @@ fn a_change_of_a_job_restarts_it_alone_and_a_wrong_one_is_refused_at_its_place()
 }
 
 #[test]
+fn the_log_of_the_site_has_the_output_also_after_a_rotation() {
+    let (site, data) = page();
+    let log = data.join("site.log");
+    let jobs = json!({"says": {"command": shell(&data, "says", "echo hello $$; exec sleep 600")}});
+    let server = with(site, jobs).with(json!({"error_logs": {"site": log}})).serve();
+    let wait = |text: String| {
+        eventually("the log has the line", || {
+            let found = fs::read_to_string(&log).unwrap_or_default();
+            found.contains(&text).then_some(())
+        });
+    };
+    let first = pids(&data, "says", 1)[0];
+    wait(format!("\"site\" job \"says\": hello {first}"));
+    fs::rename(&log, data.join("site.log.1")).unwrap();
+    server.signal(Signal::USR1);
+    eventually("it is opened again", || log.exists().then_some(()));
+    processes::signal(first, Signal::KILL);
+    let second = pids(&data, "says", 2)[1];
+    wait(format!("\"site\" job \"says\": hello {second}"));
+    assert!(!server.log().contains("job \"says\""));
+}
+
+#[test]
 fn an_upgrade_ends_the_jobs_of_the_old_server_before_those_of_the_new_one_start() {
     let (site, data) = page();
     // It fails if another one runs.

@@ -36,6 +36,8 @@ pub struct Grants {
     pub applications: HashMap<String, ApplicationSpec>,
     /// Jobs of applications, by the name of the application.
     pub jobs: BTreeMap<String, Vec<Job>>,
+    /// Logs of applications with jobs, by the name of the application.
+    pub site_logs: BTreeMap<String, String>,
     /// Names of routes and upstreams, which requests are counted for.
     pub sites: BTreeSet<String>,
     /// The mail server of each application, by the name in its specification.

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use howdah_sys::log::{Level, Log};
+use howdah_sys::log::{Level, Log, OfApplication};
 use howdah_sys::log_rate::LogRate;
 use howdah_sys::pipe;
 
@@ -131,8 +131,10 @@ impl Output {
                     log.write_limited(&self.rate, &source, pid, Level::Error, message);
                 }
                 Some(job) => {
+                    let subject = OfApplication(name);
                     let message = format_args!("\"{name}\" job \"{job}\": {text}");
                     let source = format_args!("the job \"{job}\" of \"{name}\"");
+                    let log = log.about(&subject);
                     log.write_limited(&self.rate, &source, pid, Level::Info, message);
                 }
             }

@@ -8,6 +8,7 @@
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
 //! - `jobs`: processes of jobs.
+//! - `site_logs`: logs of sites, for the records about jobs.
 //! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them.
@@ -52,6 +53,7 @@ mod router_replacement;
 mod service_manager;
 mod shutdown;
 mod signals;
+mod site_logs;
 mod site_usage;
 mod startup;
 mod state;

@@ -168,6 +168,7 @@ impl Tree {
             self.keep_document();
             self.application_checks.begin_with(changed);
             self.prepare_zygotes();
+            self.follow_site_logs();
             self.jobs.look();
         }
         if self.router.is_some() {

@@ -104,6 +104,7 @@ impl Tree {
         match task {
             Task::OpenLog(path) | Task::ConnectLog(path) => {
                 let (file, error) = parts(outcome);
+                self.keep_site_log(&path, file.as_ref());
                 self.answer_router(&FromSupervisor::LogOpened { path, error }, file);
             }
             Task::OpenCache(path) => {

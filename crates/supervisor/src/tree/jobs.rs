@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use howdah_jobs::state::{JobState, Next, Order};
 use howdah_jobs::{Job, StopSignal};
-use howdah_sys::log::Level;
+use howdah_sys::log::{Level, OfApplication};
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::process_usage;
 use howdah_sys::signals;
@@ -254,7 +254,7 @@ impl Tree {
             }
             Err(problem) => {
                 let next = entry.state.ended(slot, false, now);
-                self.log.write(
+                self.log.about(&OfApplication(&application)).write(
                     Level::Error,
                     format_args!(
                         "\"{application}\" job \"{name}\": it cannot be started: {problem}{}",
@@ -296,7 +296,7 @@ impl Tree {
         let Some(entry) = self.jobs.entries.get(index) else { return };
         let Some(process) = entry.processes.get(&slot) else { return };
         let (application, job) = (&entry.application, entry.state.job());
-        self.log.write(
+        self.log.about(&OfApplication(application)).write(
             Level::Warn,
             format_args!(
                 "\"{application}\" job \"{}\": process {} is killed: it has not ended within its \
@@ -326,7 +326,7 @@ impl Tree {
                 let used: u64 = all.iter().map(|one| process_usage::private_memory(one.pid)).sum();
                 if used > limit && entry.state.replace(*slot) {
                     let (application, name) = (&entry.application, &entry.state.job().name);
-                    self.log.write(
+                    self.log.about(&OfApplication(application)).write(
                         Level::Warn,
                         format_args!(
                             "\"{application}\" job \"{name}\": process {} uses {} MiB, more than \
@@ -369,7 +369,7 @@ impl Tree {
             "\"{application}\" job \"{name}\": process {pid} {exit}{asked}{}",
             shown(next)
         );
-        self.log.write(level, line);
+        self.log.about(&OfApplication(application)).write(level, line);
         true
     }
 }

@@ -55,6 +55,7 @@ impl Model {
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
             jobs: BTreeMap::new(),
+            site_logs: BTreeMap::new(),
             sites: BTreeSet::new(),
             mail: HashMap::new(),
             telemetry: None,

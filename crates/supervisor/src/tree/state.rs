@@ -1,6 +1,7 @@
 //! The state of the event loop.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Log;
@@ -87,6 +88,8 @@ pub(super) struct Tree {
     pub(super) applications: HashMap<Id, Application>,
     pub(super) zygotes: Zygotes,
     pub(super) jobs: Jobs,
+    /// Logs of sites with jobs, by their paths.
+    pub(super) site_logs: HashMap<String, Arc<Log>>,
     /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
@@ -181,6 +184,7 @@ impl Tree {
             applications: HashMap::new(),
             zygotes: Zygotes::default(),
             jobs: Jobs::default(),
+            site_logs: HashMap::new(),
             orphans: PendingKills::default(),
             programs: Programs::default(),
             tables: Tables::default(),
