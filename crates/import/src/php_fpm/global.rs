@@ -37,6 +37,10 @@ impl Global {
             let id = set.id;
             let not_needed = NOT_NEEDED.iter().find(|(known, _)| *known == name);
             match (name, set.number) {
+                _ if is_refused(name, &set.text, set.number) => {
+                    let reason = format!("PHP-FPM does not start with \"{}\" here", set.text);
+                    report.mark(id, Status::NotConverted, reason);
+                }
                 _ if let Some((_, reason)) = not_needed => {
                     report.mark(id, Status::NotNeeded, *reason);
                 }
@@ -89,5 +93,20 @@ impl Global {
             let reason = "requests in progress are completed, however long they take";
             report.mark(id, Status::Changed, reason);
         }
+    }
+}
+
+/// Returns true for a value with which PHP-FPM does not start.
+fn is_refused(name: &str, text: &str, number: i64) -> bool {
+    const FACILITIES: &str = " auth authpriv cron daemon ftp kern lpr mail news syslog user uucp local0 local1 local2 \
+         local3 local4 local5 local6 local7 ";
+    const MECHANISMS: &str = " select poll epoll kqueue devpoll port ";
+    let is_one_of = |words: &str| words.contains(&format!(" {} ", text.to_ascii_lowercase()));
+    match name {
+        "log_limit" => number <= 512,
+        "process.max" => number < 0,
+        "syslog.facility" => !is_one_of(FACILITIES),
+        "events.mechanism" => !is_one_of(MECHANISMS),
+        _ => false,
     }
 }

@@ -93,6 +93,8 @@ impl<'a> Evaluation<'a> {
         self.pages();
         self.socket(listen);
         self.output();
+        self.without_slow_log();
+        self.mark_empty("access.log", "PHP-FPM does not start with an empty name of a log");
         for (name, reason) in NOT_NEEDED {
             self.mark(name, Status::NotNeeded, *reason);
         }
@@ -114,6 +116,26 @@ impl<'a> Evaluation<'a> {
         }
     }
 
+    /// Marks a directive whose value must not be empty.
+    fn mark_empty(&mut self, name: &str, reason: &str) {
+        if self.settings.get(name).is_some_and(|set| set.text.is_empty()) {
+            self.mark(name, Status::NotConverted, reason);
+        }
+    }
+
+    /// Marks what PHP-FPM needs a slow log for.
+    fn without_slow_log(&mut self) {
+        if self.settings.text("slowlog").is_some() {
+            return;
+        }
+        for name in ["request_slowlog_timeout", "request_slowlog_trace_depth"] {
+            if self.settings.number(name).is_some_and(|number| number != 0) {
+                let reason = "PHP-FPM does not start with it without \"slowlog\"";
+                self.mark(name, Status::NotConverted, reason);
+            }
+        }
+    }
+
     fn converted(&mut self, name: &str) {
         self.mark(name, Status::Converted, "");
     }
@@ -124,6 +146,11 @@ impl<'a> Evaluation<'a> {
             return self.mark(name, Status::NotNeeded, "an empty value is none");
         };
         self.put(name, text.into());
+        if text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || "/:,".contains(c))
+        {
+            let reason = format!("\"{text}\" is no name of a {name}");
+            return self.mark(name, Status::NotConverted, reason);
+        }
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             let reason = format!("Howdah takes the name of a {name}, not a number: replace it");
             self.mark(name, Status::NotConverted, reason);
@@ -399,7 +426,8 @@ impl<'a> Evaluation<'a> {
             let reason = "the status has no socket of its own: it never waits for a process";
             self.mark("pm.status_listen", Status::Changed, reason);
         }
-        self.mark("pm.status_listen", Status::NotNeeded, "an empty value is none");
+        let reason = "PHP-FPM does not start with an empty address";
+        self.mark_empty("pm.status_listen", reason);
         let has_log = settings.text("access.log").is_some();
         for element in settings.elements.iter().filter(|one| one.name == "access.suppress_path") {
             if !has_log {
