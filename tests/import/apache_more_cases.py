@@ -412,4 +412,23 @@ MORE = [
          modules="proxy proxy_fcgi", fpm=POOL.replace("[tools]", "ping.path = /ping\n[tools]"),
          statuses={"AllowOverrideList": "changed", "SetHandler": "changed", "DocumentRoot": "changed", "AliasMatch": "changed"},
          but={"GET /uploads/u.php site.test": (200, 403), "GET /.git/config site.test": (200, 404), "GET /ping site.test": (200, 404)}),
+    Case("proxy-conditions", host("""
+    ProxyPass /app/ http://127.0.0.1:3000/app/
+    ProxyPass /open/ http://127.0.0.1:3000/open/
+    <Location /app>
+        <LimitExcept GET>
+            Require all denied
+        </LimitExcept>
+    </Location>
+    <If "%{QUERY_STRING} == 'x'">
+        Header set X-Query x
+    </If>"""), get("/app/x", "/open/x?x") + ["DELETE /app/x site.test", "DELETE /open/x site.test"], modules="proxy proxy_http", backend=True,
+         statuses={"<LimitExcept": "not converted", "Require": "not converted", "<If": "changed"},
+         but={"GET /app/x site.test": (200, 403), "GET /open/x?x site.test": (200, 200)}),
+    Case("proxy-condition-of-host", host("""
+    ProxyPass /app/ http://127.0.0.1:3000/app/
+    <If "%{REQUEST_METHOD} == 'DELETE'">
+        Require all denied
+    </If>"""), ["DELETE /app/x site.test", "GET /app/x site.test"], modules="proxy proxy_http", backend=True,
+         statuses={"<If": "not converted", "Require": "not converted"}, but={"GET /app/x site.test": (200, 403)}),
 ]

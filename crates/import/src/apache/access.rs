@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::{Report, Status};
+
+use super::scope::{is_access, mark};
 use super::tree::Node;
 
 /// Access as members of an action.
@@ -19,6 +22,10 @@ pub struct Access {
 /// Reads directives of sections, the last of which has `Require` counts.
 pub fn of(sections: &[Vec<&Node>]) -> Access {
     let all = || sections.iter().flatten();
+    if all().any(|node| depends_on_request(node) && restricts(node)) {
+        let problem = "a section of methods or conditions is not known in front of other servers";
+        return Access { is_denied: true, problem: Some(problem.to_owned()), ..Access::default() };
+    }
     let value = |name: &str| all().rfind(|node| node.name == name).map(|node| node.first());
     let decisive =
         sections.iter().rev().find(|nodes| nodes.iter().any(|node| is_requirement(&node.name)));
@@ -89,6 +96,36 @@ pub fn of(sections: &[Vec<&Node>]) -> Access {
         access.refused.push(json!(excluded));
     }
     access
+}
+
+/// Marks the directives of sections that cannot be converted, and those that have no effect.
+pub fn report(sections: &[Vec<&Node>], access: &Access, report: &mut Report) {
+    let all = || sections.iter().flatten();
+    if let Some(problem) = &access.problem {
+        let is_meant =
+            |node: &&&Node| is_access(&node.name) || depends_on_request(node) && restricts(node);
+        for node in all().filter(is_meant) {
+            node.each(&mut |inside| {
+                let reason = format!("{problem}; the place is closed");
+                mark(report, inside, Status::NotConverted, reason);
+            });
+        }
+    }
+    for node in all().filter(|node| depends_on_request(node)) {
+        let reason = "requests to other servers do not have what is in the section";
+        mark(report, node, Status::Changed, reason);
+    }
+}
+
+/// Returns true for a section that holds for some requests of a place alone.
+pub fn depends_on_request(node: &Node) -> bool {
+    let name = node.name.as_str();
+    matches!(name, "<limit" | "<limitexcept" | "<if" | "<elseif" | "<else")
+}
+
+/// Returns true if a section has directives that refuse requests.
+pub fn restricts(node: &Node) -> bool {
+    node.children.iter().any(|child| is_requirement(&child.name) || restricts(child))
 }
 
 /// Returns the pattern of all addresses but these.

@@ -159,6 +159,7 @@ impl<'n> Site<'_, 'n> {
             .copied()
             .filter(|node| {
                 matches!(node.name.as_str(), "header" | "requestheader" | "limitrequestbody")
+                    || access::depends_on_request(node)
             })
             .collect();
         let mut sections_of_all = vec![plain];
@@ -253,6 +254,7 @@ pub(super) fn has_effect(node: &Node) -> bool {
     node.children.iter().any(|child| {
         scope::is_access(&child.name)
             || child.name.starts_with("auth")
+            || access::depends_on_request(child)
             || matches!(child.name.as_str(), "header" | "requestheader" | "limitrequestbody")
     })
 }

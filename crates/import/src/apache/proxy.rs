@@ -149,19 +149,7 @@ impl Writer<'_> {
     pub fn steps(&mut self, rules: &[Rule<'_>], sections: &[Vec<&Node>]) -> Vec<Value> {
         let mut steps = Vec::new();
         let access = access::of(sections);
-        if let Some(problem) = &access.problem {
-            for node in sections.iter().flatten().filter(|node| super::scope::is_access(&node.name))
-            {
-                node.each(&mut |inside| {
-                    mark(
-                        self.report,
-                        inside,
-                        Status::NotConverted,
-                        format!("{problem}; the place is closed"),
-                    );
-                });
-            }
-        }
+        access::report(sections, &access, self.report);
         if access.members.contains_key("basic_auth") {
             for node in sections.iter().flatten().filter(|node| node.name == "authname") {
                 let reason =
