@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use howdah_config::{Acme, Config, Endpoint, MailServer, SmtpTls, Telemetry};
+use howdah_config::{
+    Acme, Config, Endpoint, Listener, ListenerSocket, MailServer, SmtpTls, Telemetry, path,
+};
 use howdah_router::process::{spec, tls_sources};
-use howdah_supervisor::{Grants, Names};
+use howdah_supervisor::{Grants, Names, SocketAccess};
 use howdah_sys::machine;
 use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls, MetricsRoute, OtlpServer, TelemetryRoute};
@@ -46,7 +48,9 @@ fn of(config: &Config) -> Grants {
         })
         .collect();
     let mut grants = Grants {
-        listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
+        listeners: { config.listeners.iter() }
+            .map(|listener| (listener.name.clone(), socket_access(listener)))
+            .collect(),
         logs: { config.applications.iter() }
             .filter_map(|application| application.limits.slow_log.as_deref())
             .chain(config.error_logs.iter().map(|log| log.path.as_path()))
@@ -98,6 +102,12 @@ fn of(config: &Config) -> Grants {
         };
     }
     grants
+}
+
+fn socket_access(listener: &Listener) -> SocketAccess {
+    let ListenerSocket { user, group, mode, is_for_fastcgi } = listener.socket.clone();
+    let place = path(["listeners", listener.name.as_str(), "socket"]);
+    SocketAccess { place, user, group, mode, is_for_fastcgi }
 }
 
 /// Returns the mail server of an application.
@@ -218,7 +228,7 @@ mod tests {
                 },
             },
         }));
-        assert_eq!(names(&grants.listeners), ["*:443", "*:80"]);
+        assert_eq!(grants.listeners.keys().collect::<Vec<_>>(), ["*:443", "*:80"]);
         assert_eq!(
             names(&grants.logs),
             [

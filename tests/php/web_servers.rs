@@ -2,34 +2,34 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use harness::{Server, Site, eventually};
+use harness::{Server, Site, eventually, merge};
 use howdah_wire::fastcgi::{
     Answer, Answers, End, Kind, Role, put_begin, put_end_of_stream, put_params, put_stream,
 };
 use serde_json::{Value, json};
 
 /// A connection of a web server.
-struct WebServer(UnixStream);
+pub struct WebServer(UnixStream);
 
 /// Output and messages; `None` if the connection has ended before the response.
-type Whole = Option<(String, String)>;
+pub type Whole = Option<(String, String)>;
 
 impl WebServer {
-    fn connect(socket: &PathBuf) -> WebServer {
+    pub fn connect(socket: &Path) -> WebServer {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         WebServer(stream)
     }
 
-    fn send(&mut self, bytes: &[u8]) -> &mut Self {
+    pub fn send(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.write_all(bytes).unwrap();
         self
     }
 
-    fn answer(&mut self) -> Whole {
+    pub fn answer(&mut self) -> Whole {
         let (mut answers, mut out, mut err) = (Answers::new(1), Vec::new(), Vec::new());
         let mut buffer = [0; 65536];
         loop {
@@ -69,7 +69,13 @@ fn head(site: &str, script: &str, keep: bool, more: &[(&str, &str)]) -> Vec<u8> 
     bytes
 }
 
-fn request(site: &str, script: &str, keep: bool, more: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub fn request(
+    site: &str,
+    script: &str,
+    keep: bool,
+    more: &[(&str, &str)],
+    body: &[u8],
+) -> Vec<u8> {
     let length = body.len().to_string();
     let mut all = vec![("CONTENT_LENGTH", length.as_str())];
     all.extend(more);
@@ -80,35 +86,50 @@ fn request(site: &str, script: &str, keep: bool, more: &[(&str, &str)], body: &[
 }
 
 /// A server with a listener for FastCGI, and its root.
-struct Behind {
-    server: Server,
-    socket: PathBuf,
-    root: String,
+pub struct Behind {
+    pub server: Server,
+    pub socket: PathBuf,
+    pub root: String,
 }
 
-fn serve(site: Site, changes: Value) -> Behind {
-    let (socket, root) = (site.data().join("fastcgi.sock"), site.root().display().to_string());
+/// A listener for FastCGI at the socket of a site.
+fn listener(site: &Site) -> (PathBuf, Value) {
+    let socket = site.data().join("fastcgi.sock");
     let listener = json!({"protocol": "fastcgi", "pass": "applications/site",
         "status_path": "/status", "ping_path": "/ping"});
-    let server = site
-        .with(json!({"listeners": {format!("unix:{}", socket.display()): listener}}))
-        .with(changes)
-        .serve();
+    let listeners = json!({"listeners": {format!("unix:{}", socket.display()): listener}});
+    (socket, listeners)
+}
+
+pub fn serve(site: Site, changes: Value) -> Behind {
+    let (root, (socket, listener)) = (site.root().display().to_string(), listener(&site));
+    let server = site.with(listener).with(changes).serve();
+    Behind { server, socket, root }
+}
+
+/// As [`serve`], with a configuration that the control API changes.
+pub fn serve_controlled(site: Site, changes: Value) -> Behind {
+    let (root, (socket, listener)) = (site.root().display().to_string(), listener(&site));
+    let server = site.controlled().serve();
+    let mut document = server.site.document(server.address);
+    merge(&mut document, listener);
+    merge(&mut document, changes);
+    server.put("/config", &document);
     Behind { server, socket, root }
 }
 
 impl Behind {
-    fn connect(&self) -> WebServer {
+    pub fn connect(&self) -> WebServer {
         WebServer::connect(&self.socket)
     }
 
-    fn ask(&self, script: &str, more: &[(&str, &str)]) -> (String, String) {
+    pub fn ask(&self, script: &str, more: &[(&str, &str)]) -> (String, String) {
         let bytes = request(&self.root, script, false, more, b"");
         self.connect().send(&bytes).answer().expect("a response")
     }
 }
 
-fn body(answer: &(String, String)) -> &str {
+pub fn body(answer: &(String, String)) -> &str {
     answer.0.split_once("\r\n\r\n").expect("a head").1
 }
 

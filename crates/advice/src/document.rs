@@ -29,6 +29,9 @@ use line::add;
 
 pub use line::Advice;
 
+/// The bit of a socket's mode that lets all users connect.
+const OTHERS_CONNECT: u32 = 0o002;
+
 /// Returns advice on settings of the document that are legal and nearly always a mistake.
 pub fn advise(config: &Config) -> Vec<Advice> {
     let mut all = Vec::new();
@@ -111,6 +114,12 @@ fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
         }
     }
     for listener in &config.listeners {
+        if listener.fastcgi.is_some() && listener.socket.mode & OTHERS_CONNECT != 0 {
+            let place = path(["listeners", listener.name.as_str(), "socket", "mode"]);
+            let message = "lets every user of the machine connect, who can run any code as the \
+                           application's user; write \"0660\", with the web server's \"group\"";
+            add(all, place, message);
+        }
         if let Pass::Fixed(Target::Route(name)) = &listener.pass
             && config.route(name.as_deref()).is_some_and(|route| route.steps.is_empty())
         {

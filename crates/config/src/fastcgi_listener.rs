@@ -120,6 +120,13 @@ impl FastCgiListener {
             );
             return Err(node.invalid(message));
         }
+        if matches!(address, Address::Abstract(_)) {
+            let error = protocol.as_ref().unwrap_or(&node).invalid(
+                "needs a unix socket with a file, as every user of the machine can connect to an \
+                 abstract one, and a client of FastCGI chooses the script and its settings",
+            );
+            return Err(error.with_hint("write the address as \"unix:/run/NAME.sock\""));
+        }
         let allow = object.read("allow", AddressPatterns::read)?;
         if allow.is_none() && !is_local(address) {
             let error = protocol.as_ref().unwrap_or(&node).invalid(
@@ -148,12 +155,12 @@ fn no_application(node: &Node<'_>) -> Error {
 
 fn is_local(address: &Address) -> bool {
     match address {
-        Address::Unix(_) | Address::Abstract(_) => true,
+        Address::Unix(_) => true,
         Address::Inet(address) => match address.ip() {
             IpAddr::V4(ip) => ip.is_loopback(),
             IpAddr::V6(ip) => ip.is_loopback(),
         },
-        Address::Name(..) | Address::Service(_) => false,
+        Address::Abstract(_) | Address::Name(..) | Address::Service(_) => false,
     }
 }
 

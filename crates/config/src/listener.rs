@@ -8,6 +8,7 @@ use crate::fastcgi_listener::{FASTCGI_KEYS, FastCgiListener};
 use crate::forwarded::{CLIENT_IP, FORWARDED, Forwarded};
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::{LIMIT, LimitRule};
+use crate::listener_socket::{ListenerSocket, SOCKET};
 use crate::node::{Node, Shown};
 use crate::target::{Pass, Target};
 use crate::tls::{Acme, TLS, Tls};
@@ -31,6 +32,9 @@ pub(crate) static LISTENER: Shape = Shape {
         )
         .default("-1")
         .unit(),
+        Key::new("socket", Kind::Object(&SOCKET), "Who may connect to a unix socket")
+            .default("all; for FastCGI the web server")
+            .details("See below"),
         Key::new("tls", Kind::Object(&TLS), "TLS settings")
             .default("none")
             .details("See [TLS](../tls.md) and below")
@@ -108,6 +112,8 @@ pub struct Listener {
     pub pass: Pass,
     /// Maximum length of the queue of pending connections; `None` for the system's maximum.
     pub backlog: Option<u32>,
+    /// Owner, group and permissions of its file, if it is a unix socket that has one.
+    pub socket: ListenerSocket,
     /// Settings for web servers that speak FastCGI; `None` for HTTP.
     pub fastcgi: Option<FastCgiListener>,
     /// TLS settings; `None` for plain HTTP.
@@ -172,6 +178,7 @@ impl Listener {
             address: read_address(name, node)?,
             pass: Pass::Fixed(Target::Metrics),
             backlog: None,
+            socket: ListenerSocket::new(false),
             fastcgi: None,
             tls: None,
             http2: CleartextHttp2::Never,
@@ -208,6 +215,7 @@ impl Listener {
             Some(target) => Pass::Fixed(target),
         };
         let fastcgi = FastCgiListener::read(&object, &address, &pass)?;
+        let socket = ListenerSocket::read(&object, &address, fastcgi.is_some())?;
         let backlog = object.read("backlog", |backlog| {
             let length = backlog.integer(-1..=i64::from(i32::MAX))?;
             // As in Unit, -1 means the system's default.
@@ -225,6 +233,7 @@ impl Listener {
             address,
             pass,
             backlog,
+            socket,
             fastcgi,
             tls,
             http2,

@@ -89,7 +89,10 @@ fn member(pool: &Section, listener: &Listener) -> Value {
             }
         }
     }
-    if !is_path(&listener.key) {
+    if is_path(&listener.key) {
+        // The master process has given the file its owner and its mode.
+        member["socket"] = json!({ "mode": "0666" });
+    } else {
         member["allow"] = match clients(pool) {
             Some(clients) => json!(clients),
             None => json!(["0.0.0.0/0", "::/0"]),

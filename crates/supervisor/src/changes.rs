@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use howdah_wire::messages::ApplicationSpec;
 
-use crate::grants::Grants;
+use crate::grants::{Grants, SocketAccess};
 
 /// A configuration. A new router starts with the current one.
 #[derive(Debug, Default)]
@@ -168,6 +168,15 @@ impl Changes {
         candidate.chain([&self.current.grants]).any(names)
     }
 
+    /// Returns who may connect to a listener, in the configuration that is being applied if that has
+    /// it; true if it is that one, and not current yet.
+    pub(crate) fn socket_access(&self, address: &str) -> Option<(&SocketAccess, bool)> {
+        let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
+        let next = candidate.and_then(|found| found.next.grants.listeners.get(address));
+        let next = next.map(|access| (access, true));
+        next.or_else(|| Some((self.current.grants.listeners.get(address)?, false)))
+    }
+
     /// Returns the application of this name in the configuration with this number.
     pub(crate) fn application(
         &self,
@@ -195,7 +204,7 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeSet, HashMap};
+    use std::collections::{BTreeMap, HashMap};
 
     use super::*;
 
@@ -206,7 +215,7 @@ mod tests {
             ((*name).to_owned(), spec)
         });
         Grants {
-            listeners: BTreeSet::from([listener.to_owned()]),
+            listeners: BTreeMap::from([(listener.to_owned(), SocketAccess::default())]),
             applications: specs.collect::<HashMap<_, _>>(),
             ..Grants::default()
         }
@@ -220,7 +229,7 @@ mod tests {
     fn what_either_configuration_names_is_allowed_until_one_of_them_has_gone() {
         let mut changes = Changes::new(b"old".to_vec(), grants("*:1", &[]));
         let listens = |changes: &Changes, address: &str| {
-            changes.allow(|grants| grants.listeners.contains(address))
+            changes.allow(|grants| grants.listeners.contains_key(address))
         };
         assert!(listens(&changes, "*:1") && !listens(&changes, "*:2"));
         let generation = changes.begin(b"new".to_vec(), grants("*:2", &[])).unwrap();

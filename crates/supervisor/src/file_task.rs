@@ -18,12 +18,13 @@ use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 
 use crate::application_checks::{self, CheckedApplication};
 use crate::file_helper::file_progress;
-use crate::grants::Grants;
+use crate::grants::{Grants, SocketAccess};
 use crate::job_launch;
-use crate::memory::memory_file;
+use crate::memory::{memory_file, read_memory_file};
 use crate::options::Options;
 use crate::prototype::preflight;
 use crate::running_user::{Difference, RunningUser};
+use crate::sockets::Access;
 use crate::table_reader::{self, Stamps};
 use crate::{cache_file, certificates, last_document, log_socket, state_format, store, usage_file};
 
@@ -56,6 +57,16 @@ pub(crate) fn stale_users(outcome: Outcome) -> Option<Vec<(u32, Difference)>> {
         Some((number.parse().ok()?, Difference { problem, can_restart }))
     };
     problems.lines().map(read).collect()
+}
+
+/// Reads the owner and the group of [`Task::LookUpAccess`].
+pub(crate) fn found_access(outcome: Outcome) -> Result<Access, String> {
+    /// Maximum length, in bytes.
+    const MAX_TEXT: u64 = 64;
+    let file = outcome?.into_iter().collect();
+    let text = read_memory_file(file, MAX_TEXT).map_err(|error| error.to_string())?;
+    let failed = || "the owner of the file could not be looked up; try again".to_owned();
+    Access::decode(&text).ok_or_else(failed)
 }
 
 /// A task.
@@ -95,6 +106,8 @@ pub(crate) enum Task {
     CheckUsers(Vec<(u32, RunningUser)>),
     /// Looks up these users, and returns their ids in memory, as a line of id, tab and name each.
     FindUsers(BTreeSet<String>),
+    /// Looks up the owner and the group of a listener's socket, and returns them in memory.
+    LookUpAccess { address: String, backlog: u32, access: SocketAccess },
     /// Looks at the files with tables of the running document, and reads them if one has changed.
     LookAtTables { document: Arc<Vec<u8>>, known: Option<Stamps> },
     /// Reads what sites have used in a month from this state directory, into memory.
@@ -166,6 +179,7 @@ impl Task {
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
             | Task::FindUsers(_)
+            | Task::LookUpAccess { .. }
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
             | Task::SaveUsage { .. } => None,
@@ -222,6 +236,7 @@ impl Task {
             | Task::CheckApplications(_)
             | Task::CheckUsers(_)
             | Task::FindUsers(_)
+            | Task::LookUpAccess { .. }
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
             | Task::SaveUsage { .. } => return None,
@@ -326,6 +341,12 @@ impl Task {
             Task::FindUsers(names) => {
                 let found = find_users(names, options.private_user);
                 memory_file("users", found.as_bytes()).map(Some).map_err(text)
+            }
+            Task::LookUpAccess { access, .. } => {
+                file_progress(&access.place);
+                let router = options.user.as_ref().map(|user| user.gid);
+                let found = Access::look_up(access, router)?;
+                memory_file("access", &found.encode()).map(Some).map_err(text)
             }
             Task::LookAtTables { document, known } => {
                 let Some(files) = &options.table_files else { return Ok(None) };

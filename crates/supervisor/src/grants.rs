@@ -16,8 +16,8 @@ pub type DeriveGrants = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
 /// The resources that a configuration names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// Addresses of listeners.
-    pub listeners: BTreeSet<String>,
+    /// Listeners, by their addresses.
+    pub listeners: BTreeMap<String, SocketAccess>,
     /// Files that the server appends to: access logs, slow logs.
     pub logs: BTreeSet<String>,
     /// Files of caches.
@@ -49,6 +49,22 @@ pub struct Grants {
     /// Maximum time in which the router must have finished its requests when the server ends
     /// gracefully.
     pub shutdown_timeout: Option<Duration>,
+}
+
+/// The users who may connect to a listener at a unix socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// The place in the document, for errors.
+    pub place: String,
+    /// Name of the owner; `None`: this process's user.
+    pub user: Option<String>,
+    /// Name of the group; `None`: that of the owner if it has a name, otherwise that of this
+    /// process, or of the router if the socket is for FastCGI.
+    pub group: Option<String>,
+    /// Permissions of the file.
+    pub mode: u32,
+    /// Clients choose the scripts that they run: those who could connect before may not.
+    pub is_for_fastcgi: bool,
 }
 
 /// A set of names and prefixes of names.

@@ -96,7 +96,7 @@ mod zygote;
 
 pub use apart::{Apart, read_apart};
 pub use file_helper::file_progress;
-pub use grants::{DeriveGrants, Grants, Names};
+pub use grants::{DeriveGrants, Grants, Names, SocketAccess};
 pub use handover::{Invocation, Predecessor};
 pub use last_document::{LastDocument, load as load_last_document};
 pub use options::{

@@ -95,6 +95,11 @@ impl SafePath {
         }
     }
 
+    /// Opens the file for its attributes alone, without following it if it is a link.
+    pub(crate) fn look(&self) -> io::Result<OwnedFd> {
+        open(&self.directory, &self.name)
+    }
+
     /// Returns true if the path still leads to this open file.
     pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
         let opened = fstat(file)?;

@@ -1,6 +1,7 @@
 //! Listening sockets: opens them, or takes those over that another process has passed
 //! ([`inherited`]).
 
+mod access;
 mod inherited;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+pub(crate) use self::access::Access;
 use self::inherited::{Listening, Unclaimed};
 use crate::address::{file_of, parse};
 use crate::descriptor_store::DescriptorStore;
@@ -32,6 +34,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of connections that are closed at once at a socket without a listener.
 const MAX_REFUSED: usize = 64;
 
+/// Maximum number of connections that are closed because they were made under other permissions;
+/// no backlog is longer (`net.core.somaxconn` is 4096 by default).
+const MAX_DROPPED: usize = 1 << 16;
+
 /// The bits of a mode that permit to connect to a unix socket.
 const WRITE_MODES: u32 = 0o222;
 
@@ -39,6 +45,8 @@ const WRITE_MODES: u32 = 0o222;
 #[derive(Debug)]
 pub(crate) struct Sockets {
     open: HashMap<String, Listening>,
+    /// Permissions of the configuration that is being applied.
+    next: HashMap<String, Access>,
     /// Sockets that were passed to this process.
     unclaimed: Unclaimed,
     /// Keeps the sockets of the server while it is restarted.
@@ -73,6 +81,7 @@ impl Sockets {
         let store = DescriptorStore::default();
         Sockets {
             open: HashMap::new(),
+            next: HashMap::new(),
             unclaimed: Unclaimed::default(),
             store,
             retry_until,
@@ -120,23 +129,59 @@ impl Sockets {
         messages.into_iter().chain(kept).collect()
     }
 
-    /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
-    /// problem and the remedy.
+    /// Returns the socket for an address: the open one, an inherited one, or a new one. Who may
+    /// connect to it is changed at once. Error: the problem and the remedy.
     pub(crate) fn bind(
         &mut self,
         address: &str,
         backlog: u32,
-        mode: u32,
+        access: impl Into<Access>,
     ) -> Result<BorrowedFd<'_>, String> {
         self.is_taken = false;
-        if !self.open.contains_key(address) {
-            let open = match self.claim(address, backlog, mode) {
-                Some(claimed) => claimed?,
-                None => owned(self.listen(address, backlog, mode)?),
-            };
-            self.insert(address, open);
+        let access = access.into();
+        match self.open.get_mut(address) {
+            Some(open) => change(address, open, access)?,
+            None => {
+                let open = match self.claim(address, backlog, access) {
+                    Some(claimed) => claimed?,
+                    None => owned(self.listen(address, backlog, access)?, access),
+                };
+                self.insert(address, open);
+            }
         }
         Ok(self.open[address].socket.as_fd())
+    }
+
+    /// As [`Sockets::bind`], for a configuration that is being applied: who may connect to an open
+    /// socket is changed by [`Sockets::commit`].
+    pub(crate) fn prepare(
+        &mut self,
+        address: &str,
+        backlog: u32,
+        access: Access,
+    ) -> Result<BorrowedFd<'_>, String> {
+        let Some(open) = self.open.get(address) else {
+            return self.bind(address, backlog, access);
+        };
+        self.is_taken = false;
+        check_unit(address, open, access)?;
+        self.next.insert(address.to_owned(), access);
+        Ok(self.open[address].socket.as_fd())
+    }
+
+    /// Forgets what was prepared: another configuration is applied.
+    pub(crate) fn forget_prepared(&mut self) {
+        self.next.clear();
+    }
+
+    /// Changes who may connect to open sockets, as it was prepared. Returns the problems.
+    pub(crate) fn commit(&mut self) -> Vec<String> {
+        let next = std::mem::take(&mut self.next);
+        let changed = next.iter().filter_map(|(address, access)| {
+            let open = self.open.get_mut(address)?;
+            change(address, open, *access).err()
+        });
+        changed.collect()
     }
 
     /// Opens the socket of an address anew if its file is gone. Returns false if it is there. A
@@ -162,9 +207,9 @@ impl Sockets {
         if place.kind().map_err(failed)?.is_some() {
             return Ok(false);
         }
-        let socket = listen(address, backlog, mode).map_err(failed)?;
+        let socket = listen(address, backlog, mode.into()).map_err(failed)?;
         name_of(address).iter().for_each(|name| self.store.remove(name));
-        self.insert(address, owned(socket));
+        self.insert(address, owned(socket, mode.into()));
         Ok(true)
     }
 
@@ -186,22 +231,16 @@ impl Sockets {
         &mut self,
         address: &str,
         backlog: u32,
-        mode: u32,
+        access: Access,
     ) -> Option<Result<Listening, String>> {
-        let claimed = self.unclaimed.take(address)?;
-        if let Some(path) = file_of(address) {
-            // A socket whose file is gone cannot be connected to.
-            let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
-            let Ok(Some(file_mode)) = file_mode else {
-                self.release(&[claimed]);
-                return None;
-            };
-            if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
-                return Some(Err(format!(
-                    "{address}: its mode permits others to connect; set SocketMode={mode:04o} in \
-                     the socket unit"
-                )));
-            }
+        let mut claimed = self.unclaimed.take(address)?;
+        // A socket whose file is gone cannot be connected to.
+        if file_of(address).is_some() && file_mode(address).is_none() {
+            self.release(&[claimed]);
+            return None;
+        }
+        if let Err(problem) = change(address, &mut claimed, access) {
+            return Some(Err(problem));
         }
         if claimed.owner == Owner::Server {
             // The configuration may have another backlog than before.
@@ -211,9 +250,9 @@ impl Sockets {
     }
 
     /// Opens a socket. If another one is in the way, retries for a while after the start.
-    fn listen(&mut self, address: &str, backlog: u32, mode: u32) -> Result<Socket, String> {
+    fn listen(&mut self, address: &str, backlog: u32, access: Access) -> Result<Socket, String> {
         loop {
-            match listen(address, backlog, mode) {
+            match listen(address, backlog, access) {
                 Ok(socket) => return Ok(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     let obstacles = self.unclaimed.clear_way(address);
@@ -251,7 +290,7 @@ impl Sockets {
         mode: u32,
     ) -> Result<Option<String>, String> {
         for address in addresses {
-            if let Some(Ok(claimed)) = self.claim(address, backlog, mode) {
+            if let Some(Ok(claimed)) = self.claim(address, backlog, mode.into()) {
                 self.insert(address, claimed);
                 return Ok(Some(address.clone()));
             }
@@ -270,9 +309,9 @@ impl Sockets {
         });
         let mut problem = String::new();
         for address in addresses {
-            match listen(address, backlog, mode) {
+            match listen(address, backlog, mode.into()) {
                 Ok(socket) => {
-                    self.insert(address, owned(socket));
+                    self.insert(address, owned(socket, mode.into()));
                     return Ok(Some(address.clone()));
                 }
                 Err(error) => problem = format!("{address}: {}", explain(address, &error)),
@@ -345,6 +384,7 @@ impl Sockets {
         match self.open.remove(address) {
             Some(socket) if socket.owner == Owner::ServiceManager => self.unclaimed.add(socket),
             Some(_) => {
+                self.next.remove(address);
                 name_of(address).iter().for_each(|name| self.store.remove(name));
                 remove_file(address);
             }
@@ -364,8 +404,54 @@ impl Sockets {
 }
 
 /// Returns a socket that the server has opened itself.
-fn owned(socket: Socket) -> Listening {
-    Listening { socket, name: String::new(), owner: Owner::Server }
+fn owned(socket: Socket, access: Access) -> Listening {
+    Listening { socket, name: String::new(), owner: Owner::Server, access: Some(access) }
+}
+
+/// Changes who may connect to an open socket. Those who have connected to serve HTTP must not be
+/// served over FastCGI, so their connections are closed.
+fn change(address: &str, open: &mut Listening, access: Access) -> Result<(), String> {
+    check_unit(address, open, access)?;
+    let before = open.access.replace(access);
+    if before == Some(access) {
+        return Ok(());
+    }
+    if open.owner == Owner::Server
+        && let Some(path) = file_of(address)
+    {
+        let changed = SafePath::resolve(path).and_then(|place| access.change(&place));
+        if let Err(error) = changed {
+            open.access = before;
+            return Err(format!("{address}: {error}"));
+        }
+    }
+    if access.is_for_fastcgi && before.is_some_and(|before| !before.is_for_fastcgi) {
+        for _ in 0..MAX_DROPPED {
+            if open.socket.accept().is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the file of a socket unit permits no others to connect: it is not the server's to
+/// change.
+fn check_unit(address: &str, open: &Listening, access: Access) -> Result<(), String> {
+    let Access { mode, .. } = access;
+    let is_of_unit = open.owner == Owner::ServiceManager;
+    if is_of_unit && file_mode(address).is_some_and(|found| found & WRITE_MODES & !mode != 0) {
+        return Err(format!(
+            "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
+             socket unit"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the permissions of the file of a unix socket; `None` if there is none.
+fn file_mode(address: &str) -> Option<u32> {
+    SafePath::resolve(file_of(address)?).and_then(|place| place.socket_mode()).ok()?
 }
 
 fn remove_file(address: &str) {
@@ -414,10 +500,10 @@ pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     }
 }
 
-fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
+fn listen(address: &str, backlog: u32, access: Access) -> io::Result<Socket> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     if let Some(name) = address.strip_prefix("unix:") {
-        return listen_unix(name, backlog, mode);
+        return listen_unix(name, backlog, access);
     }
     let parsed = parse(address).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "not of the form ADDRESS:PORT")
@@ -433,7 +519,7 @@ fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
+fn listen_unix(name: &str, backlog: i32, access: Access) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     if let Some(name) = name.strip_prefix('@') {
@@ -446,11 +532,17 @@ fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
         // The mode of the socket, less the umask, becomes that of its file. So the file has the
         // right mode from the start, and its path need not be resolved a second time, when it could
         // lead elsewhere.
-        fchmod(&socket, Mode::from_raw_mode(mode))?;
+        fchmod(&socket, Mode::from_raw_mode(access.mode))?;
         let before = umask(Mode::empty());
         let bound = socket.bind(&SockAddr::unix(path)?);
         umask(before);
         bound?;
+        // Nobody can connect before `listen`.
+        let place = SafePath::resolve(path)?;
+        if let Err(error) = access.give(&place) {
+            let _ = remove_socket(&place);
+            return Err(error);
+        }
     }
     socket.listen(backlog)?;
     Ok(socket)

@@ -28,6 +28,23 @@ pub(super) fn on_steps(steps: Value) -> Vec<String> {
 }
 
 #[test]
+fn fastcgi_is_not_for_everybody() {
+    let advice = |protocol: &str, socket: Value| {
+        advice(json!({
+            "listeners": {"unix:/run/a.sock":
+                {"protocol": protocol, "pass": "applications/shop", "socket": socket}},
+            "applications": {"shop": {"type": "php", "root": "/srv/shop"}},
+        }))
+    };
+    for closed in [json!({}), json!({"mode": "0660"}), json!({"mode": "0664", "group": "web"})] {
+        assert_eq!(advice("fastcgi", closed), [""; 0]);
+    }
+    let open = json!({"mode": "0666"});
+    assert_eq!(advice("http", open.clone()), [""; 0]);
+    only(&advice("fastcgi", open), "/listeners/unix:%2Frun%2Fa.sock/socket/mode", "\"0660\"");
+}
+
+#[test]
 fn metrics_are_not_for_everybody() {
     let advice = |listen: &str| {
         advice(json!({

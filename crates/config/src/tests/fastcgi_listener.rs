@@ -42,7 +42,7 @@ fn a_listener_for_fastcgi_passes_to_an_application() {
 #[test]
 fn a_client_of_fastcgi_must_be_one_of_the_machine_or_allowed() {
     let listener = json!({"protocol": "fastcgi", "pass": "applications/shop"});
-    for address in ["unix:/run/a", "unix:@a", "127.0.0.1:9000", "[::1]:9000", "127.1.2.3:9000"] {
+    for address in ["unix:/run/a", "127.0.0.1:9000", "[::1]:9000", "127.1.2.3:9000"] {
         assert!(read_listener(address, listener.clone()).is_ok(), "{address}");
     }
     for address in ["*:9000", "10.0.0.1:9000", "[::]:9000"] {
@@ -52,6 +52,61 @@ fn a_client_of_fastcgi_must_be_one_of_the_machine_or_allowed() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_socket_has_an_owner_a_group_and_a_mode() {
+    let read = |address: &str, listener: Value| {
+        read_listener(address, listener).map(|config| config.listeners[0].socket.clone())
+    };
+    let http = json!({"pass": "applications/shop"});
+    let fastcgi = json!({"protocol": "fastcgi", "pass": "applications/shop"});
+    let with = |base: &Value, socket: Value| {
+        let mut listener = base.clone();
+        listener["socket"] = socket;
+        listener
+    };
+    let default =
+        |mode, is_for_fastcgi| ListenerSocket { user: None, group: None, mode, is_for_fastcgi };
+    assert_eq!(read("unix:/run/a", http.clone()).unwrap(), default(0o666, false));
+    assert_eq!(read("unix:/run/a", fastcgi.clone()).unwrap(), default(0o660, true));
+    let socket = json!({"user": "shop", "group": "web", "mode": "0640"});
+    let named = |is_for_fastcgi| ListenerSocket {
+        user: Some("shop".to_owned()),
+        group: Some("web".to_owned()),
+        mode: 0o640,
+        is_for_fastcgi,
+    };
+    assert_eq!(read("unix:/run/a", with(&http, socket.clone())).unwrap(), named(false));
+    assert_eq!(read("unix:/run/a", with(&fastcgi, socket)).unwrap(), named(true));
+    let mode = json!({"mode": "600"});
+    assert_eq!(read("unix:/run/a", with(&fastcgi, mode)).unwrap(), default(0o600, true));
+    let mode = |mode: Value| json!({ "mode": mode });
+    for (address, socket, message) in [
+        ("unix:/run/a", mode(json!("660 ")), "/socket/mode: \"mode\" must be the permissions"),
+        ("unix:/run/a", mode(json!("rw-rw----")), "/socket/mode: \"mode\" must be the permissions"),
+        ("unix:/run/a", mode(json!("0668")), "/socket/mode: \"mode\" must be the permissions"),
+        ("unix:/run/a", mode(json!("4755")), "/socket/mode: \"mode\" must be the permissions"),
+        ("unix:/run/a", mode(json!(660)), "/socket/mode: \"mode\" must be a string"),
+        ("unix:/run/a", json!({"owner": "shop"}), "owner"),
+        (
+            "unix:@a",
+            mode(json!("0660")),
+            "/socket: \"socket\" has no meaning at an abstract address",
+        ),
+        ("127.0.0.1:9000", mode(json!("0660")), "/socket: \"socket\" is for unix sockets"),
+    ] {
+        let error = read(address, with(&http, socket)).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+/// An abstract address has no permissions.
+#[test]
+fn fastcgi_needs_an_address_that_not_every_user_can_connect_to() {
+    let listener = json!({"protocol": "fastcgi", "pass": "applications/shop"});
+    let error = read_listener("unix:@a", listener).unwrap_err();
+    assert!(error.contains("/protocol: \"protocol\" needs a unix socket with a file"), "{error}");
 }
 
 #[test]

@@ -219,8 +219,10 @@ impl ControlThread {
     ) -> Result<HashSet<String>, String> {
         let mut awaited = HashSet::new();
         for listener in &config.listeners {
-            let is_open = current.listeners.contains_key(&listener.name)
+            let before = current.config.listeners.iter().find(|old| old.name == listener.name);
+            let is_open = before.is_some_and(|before| before.socket == listener.socket)
                 && !self.closed.contains(&listener.name);
+            // Who may connect to its socket is changed by the supervisor.
             if is_open && !prepared.redistribute {
                 continue;
             }

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
 use socket2::{Domain, Socket, Type};
 
+use super::access::Access;
 use crate::address::parse;
 use crate::passed_socket::{Owner, name_of};
 
@@ -21,6 +22,8 @@ pub(super) struct Listening {
     /// Name that the passing process has given the socket; empty without one.
     pub(super) name: String,
     pub(super) owner: Owner,
+    /// The permissions of its file, if this process has set them.
+    pub(super) access: Option<Access>,
 }
 
 /// Local address of a socket.
@@ -71,7 +74,7 @@ impl Listening {
         // The blocking mode belongs to the open socket, which the passing process may share.
         socket.set_nonblocking(true).map_err(refused)?;
         socket.set_cloexec(true).map_err(refused)?;
-        Ok(Listening { socket, name: name.to_owned(), owner })
+        Ok(Listening { socket, name: name.to_owned(), owner, access: None })
     }
 
     fn matches(&self, address: &str) -> Option<Match> {

@@ -88,6 +88,7 @@ impl Tree {
         };
         self.postpone_replacement();
         let generation = self.changes.begin(document, grants);
+        self.sockets.forget_prepared();
         let generation = generation.ok_or("another configuration is being applied; try again")?;
         for name in missing {
             self.send_certificate(name);
@@ -164,6 +165,10 @@ impl Tree {
         let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
             let changed = self.changes.commit(Instant::now());
+            // Before the router serves other clients there than until now.
+            for problem in self.sockets.commit() {
+                self.log.write(Level::Alert, problem);
+            }
             self.change_resources();
             self.keep_document();
             self.application_checks.begin_with(changed);
@@ -279,7 +284,7 @@ impl Tree {
     fn is_applied(&self) -> bool {
         let wanted = &self.changes.current.grants.listeners;
         wanted.is_empty()
-            || self.sockets.addresses().iter().any(|address| wanted.contains(*address))
+            || self.sockets.addresses().iter().any(|address| wanted.contains_key(*address))
     }
 
     /// Returns the line for the log at the start.

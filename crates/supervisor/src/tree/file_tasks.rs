@@ -9,7 +9,7 @@ use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::Tree;
 use crate::file_helpers::Done;
-use crate::file_task::{Candidate, Origin, Outcome, Task};
+use crate::file_task::{Candidate, Origin, Outcome, Task, found_access};
 
 impl Tree {
     /// Begins a task for the router.
@@ -145,6 +145,9 @@ impl Tree {
                 let (file, error) = parts(outcome);
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::UsersFound { error }, &files);
+            }
+            Task::LookUpAccess { address, backlog, .. } => {
+                self.bind_as(address, backlog, found_access(outcome));
             }
             Task::LookAtTables { .. } => self.tables_looked_at(outcome),
             Task::LoadUsage { month, .. } => self.usage_loaded(&month, outcome),

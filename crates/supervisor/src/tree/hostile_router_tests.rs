@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::id::Id;
 use super::model::{Answer, Model};
-use crate::grants::Grants;
+use crate::grants::{Grants, SocketAccess};
 
 /// Names that the router requests; the configuration has those that begin with `good`.
 const NAMES: [&str; 6] = ["good", "good.pem", "bad", "../bad", "/etc/passwd", ""];
@@ -169,7 +169,8 @@ fn the_control_socket_is_not_handed_out_as_a_listener() {
     let mut model = Model::new(true).unwrap();
     let address = format!("unix:{}", model.path("control"));
     model.tree.sockets.bind(&address, 1, 0o600).unwrap();
-    model.tree.changes.current.grants.listeners.insert(address.clone());
+    let grants = &mut model.tree.changes.current.grants;
+    grants.listeners.insert(address.clone(), SocketAccess::default());
     let bind = ToSupervisor::Bind { address, backlog: 1 };
     let answers = ask(&mut model, &bind);
     let [(FromSupervisor::BindFailed { message, .. }, files)] = &answers[..] else {

@@ -15,7 +15,7 @@ use howdah_sys::packet::{self, Received};
 use howdah_wire::messages::{ApplicationSpec, FromSupervisor, MAX_MESSAGE};
 
 use super::state::Tree;
-use crate::grants::{Grants, Names};
+use crate::grants::{Grants, Names, SocketAccess};
 use crate::options::Options;
 use crate::router::Router;
 
@@ -41,8 +41,9 @@ impl Model {
         for name in ["good.pem", "bad.pem"] {
             fs::write(at(name), format!("-----BEGIN PRIVATE KEY-----\n{name}\n"))?;
         }
+        let access = SocketAccess { mode: 0o600, ..SocketAccess::default() };
         let grants = Grants {
-            listeners: BTreeSet::from([format!("unix:{}", at("good"))]),
+            listeners: BTreeMap::from([(format!("unix:{}", at("good")), access)]),
             logs: BTreeSet::from([at("good")]),
             caches: BTreeSet::from([at("state/good.cache")]),
             log_sockets: BTreeSet::new(),

@@ -11,19 +11,42 @@ use crate::certificates;
 use crate::file_task::{Outcome, Task};
 use crate::memory::read_memory_file;
 use crate::programs::Run;
-
-/// Mode of the unix sockets of listeners.
-const LISTENER_MODE: u32 = 0o666;
+use crate::sockets::Access;
 
 impl Tree {
     pub(super) fn bind(&mut self, address: String, backlog: u32) {
+        let Some((access, _)) = self.changes.socket_access(&address) else {
+            return self.bind_as(address, backlog, Ok(Access::from(0)));
+        };
+        if access.user.is_some() || access.group.is_some() {
+            let access = access.clone();
+            return self.begin_for_router(Task::LookUpAccess { address, backlog, access });
+        }
+        let access = Access::look_up(access, self.options.user.as_ref().map(|user| user.gid));
+        self.bind_as(address, backlog, access);
+    }
+
+    /// Binds the socket of a listener whose users were looked up.
+    pub(super) fn bind_as(
+        &mut self,
+        address: String,
+        backlog: u32,
+        access: Result<Access, String>,
+    ) {
+        let is_next = self.changes.socket_access(&address).is_some_and(|(_, is_next)| is_next);
         let bound = if self.options.is_own_address(&address) {
             Err(format!("{address} is the address of the control API; choose another one"))
         } else if self.shutdown.is_some() {
             // The router has not been told yet when it asks; the socket would stay open to the end.
             Err("the server is being stopped".to_owned())
-        } else if self.allows(|grants| grants.listeners.contains(&address)) {
-            let socket = self.sockets.bind(&address, backlog, LISTENER_MODE);
+        } else if self.allows(|grants| grants.listeners.contains_key(&address)) {
+            let socket = access.and_then(|access| {
+                if is_next {
+                    self.sockets.prepare(&address, backlog, access)
+                } else {
+                    self.sockets.bind(&address, backlog, access)
+                }
+            });
             socket.and_then(|fd| fd.try_clone_to_owned().map_err(|error| error.to_string()))
         } else {
             Err(self.refuse(&address))

@@ -74,7 +74,7 @@ impl Tree {
         let is_known = self.allows(|grants| {
             grants.applications.contains_key(site)
                 || grants.sites.contains(site)
-                || grants.listeners.contains(site)
+                || grants.listeners.contains_key(site)
         });
         self.usage.counts.count(month, site, is_known, used, Instant::now());
     }
