@@ -244,10 +244,12 @@ fn parts(text: &str, room: usize) -> Vec<&str> {
 }
 
 /// Returns a text without characters that could forge a line or control a terminal; tabulators
-/// stay.
+/// and NULs stay, as in php-fpm's log.
 fn plain(text: &str) -> String {
     let text = text.trim_end_matches('\n');
-    text.chars().map(|one| if one.is_control() && one != '\t' { ' ' } else { one }).collect()
+    text.chars()
+        .map(|one| if one.is_control() && !matches!(one, '\t' | '\0') { ' ' } else { one })
+        .collect()
 }
 
 /// Returns the local time as `29-Nov-2026 04:49:02`.

@@ -95,7 +95,6 @@ pub fn run(
         log.write(Level::Error, "FPM initialization failed");
         return BAD_CONFIGURATION;
     };
-    warn_about_clients(&conf, &log);
     let document = document(&conf, &listeners, php, arguments, &variables.own);
     let document = match document {
         Ok(document) => document.to_string().into_bytes(),
@@ -382,6 +381,8 @@ impl Master<'_> {
         use_final_target(&self.conf, self.arguments, &mut self.log);
         self.log.write(Level::Notice, format!("fpm is running, pid {pid}"));
         self.log.write(Level::Notice, "ready to handle connections");
+        // php-fpm's processes write these lines when they start.
+        warn_about_clients(&self.conf, &self.log);
         if let Some(detached) = self.detached.take() {
             let null = fs::File::options().read(true).write(true).open("/dev/null");
             let error = self.log.file().map(AsFd::as_fd);

@@ -15,6 +15,10 @@ use crate::log::{Level, Log};
 /// Maximum length of a record, in bytes: the supervisor splits longer output.
 const MAX_RECORD: usize = 4 << 20;
 
+/// What a script may write between two messages that are not to share a line
+/// (`FPM_STDIO_CMD_FLUSH` of PHP-FPM).
+const END_OF_MESSAGE: &str = "\0fscf\0";
+
 /// Maximum number of crashes that are remembered.
 const MAX_CRASHES: usize = 10_000;
 
@@ -125,6 +129,10 @@ impl Records {
                 return log.write(Level::Warning, text);
             }
         }
+        if let Some(address) = refused_client(message) {
+            let text = format!("Connection disallowed: IP address '{address}' has been dropped.");
+            return log.write(Level::Error, text);
+        }
         log.write(level, message);
     }
 }
@@ -135,7 +143,9 @@ impl Pool {
             return;
         }
         let introduction = format!("[pool {name}] child {pid} said into stderr: ");
-        for line in output.split('\n') {
+        let output = output.strip_suffix(END_OF_MESSAGE).unwrap_or(output);
+        let lines = output.split(END_OF_MESSAGE).flat_map(|message| message.split('\n'));
+        for line in lines {
             if self.decorates {
                 log.write_quoted(Level::Warning, &introduction, line);
             } else {
@@ -155,6 +165,14 @@ fn output_of<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
     let (part, output) = rest.split_once(": ")?;
     let is_part = part.is_empty() || part.starts_with(", part ");
     is_part.then_some(output)
+}
+
+/// Returns the address of a client in a record about a connection that `listen.allowed_clients` does
+/// not permit.
+fn refused_client(message: &str) -> Option<&str> {
+    let reason = ": connection closed: \"allow\" of the listener does not have the address";
+    let (_, address) = message.strip_suffix(reason)?.rsplit_once(": ")?;
+    Some(address)
 }
 
 /// Returns true for a record about the start or the end of the supervisor: the master has lines of
@@ -246,6 +264,14 @@ mod tests {
         {
             assert_eq!(end(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_refused_client_has_its_address_in_the_line() {
+        let reason = "connection closed: \"allow\" of the listener does not have the address";
+        let record = format!("listener [::1]:9000: ::1: {reason}");
+        assert_eq!(refused_client(&record), Some("::1"));
+        assert_eq!(refused_client("listener [::1]:9000: ::1: connection closed"), None);
     }
 
     #[test]

@@ -35,8 +35,15 @@ enum Format {
 }
 
 impl Pool {
-    /// Returns the value of PHP's `fpm_get_status()`, with Howdah's additional fields.
-    pub fn to_value(&self) -> Json {
+    /// Returns the value of PHP's `fpm_get_status()`. `additions`: with Howdah's fields behind
+    /// PHP-FPM's.
+    pub fn to_value(&self, additions: bool) -> Json {
+        let members = |mut fields: Vec<Field<'_>>| {
+            if !additions {
+                fields.truncate(fields::PHP_FPM);
+            }
+            members(fields)
+        };
         let mut pool = members(fields::of_pool(self));
         let processes = self.status.processes.iter();
         let processes = processes.map(|process| Json::Object(members(fields::for_php(process))));

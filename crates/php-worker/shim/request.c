@@ -289,6 +289,21 @@ bool howdah_is_cut(void)
     return EG(exit_status) == 255;
 }
 
+/* Sets the status line of fastcgi.error_header after an error that has ended a script, as PHP-FPM
+   does, unless the head is sent already. */
+static void set_error_header(void)
+{
+    char *line = zend_ini_string("fastcgi.error_header", sizeof("fastcgi.error_header") - 1, 0);
+    sapi_header_line header = {0};
+
+    if (!howdah_is_cut() || SG(headers_sent) || line == NULL || *line == '\0') {
+        return;
+    }
+    header.line = line;
+    header.line_len = strlen(line);
+    sapi_header_op(SAPI_HEADER_REPLACE, &header);
+}
+
 void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
@@ -316,6 +331,7 @@ void howdah_run_script(const struct howdah_request *request)
     if (!file.in_list) {
         zend_destroy_file_handle(&file);
     }
+    set_error_header();
 }
 
 /* PHP begins a request with max_input_time, the limit for reading the body, and replaces it with

@@ -19,6 +19,7 @@ use crate::memory::MemoryLimit;
 use crate::owed_wakes::OwedWakes;
 use crate::script_directories::ScriptDirectories;
 use crate::script_extensions::ScriptExtensions;
+use crate::web_server::PathSettings;
 use crate::worker::Worker;
 
 /// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
@@ -51,6 +52,11 @@ pub struct Application {
 }
 
 impl Application {
+    /// Returns true if a setting of PHP is on.
+    fn is_on(&self, setting: &str) -> bool {
+        self.php.setting(setting).is_some_and(|value| value != "0")
+    }
+
     /// Makes this process, which has just been forked, a worker. `socket` is its end of the
     /// connection to the router, `output` the pipe of its standard output and error.
     pub fn worker(
@@ -77,7 +83,10 @@ impl Application {
             has_htaccess: self.spec.htaccess,
             route_settings: &self.spec.route_settings,
             takes_fastcgi: self.spec.takes_fastcgi,
-            fixes_path_info: self.php.setting("cgi.fix_pathinfo").is_some_and(|value| value != "0"),
+            path_settings: PathSettings {
+                fixes_path_info: self.is_on("cgi.fix_pathinfo"),
+                discards_path: self.is_on("cgi.discard_path"),
+            },
             limit: self.spec.requests,
             // Opened in the worker: /proc/self/statm belongs to the process that opens it.
             memory: MemoryLimit::new(self.spec.memory),

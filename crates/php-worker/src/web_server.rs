@@ -20,6 +20,15 @@ use howdah_wire::request::{Params, Reserved, decode_params};
 /// The schemes that Apache's modules put in front of the path of a script.
 const APACHE_SCHEMES: [&[u8]; 2] = [b"proxy:fcgi://", b"proxy:balancer://"];
 
+/// Settings of PHP about the paths of these requests.
+#[derive(Debug, Clone, Copy)]
+pub struct PathSettings {
+    /// `cgi.fix_pathinfo`
+    pub fixes_path_info: bool,
+    /// `cgi.discard_path`: `PATH_TRANSLATED` names no script. Without `cgi.fix_pathinfo` only.
+    pub discards_path: bool,
+}
+
 /// A request of a web server, after its parameters were corrected.
 #[derive(Debug, Default)]
 pub struct WebServerRequest {
@@ -35,11 +44,11 @@ pub struct WebServerRequest {
 
 impl WebServerRequest {
     /// Reads `count` parameters from the front of `encoded`. `None` if they are not those of a web
-    /// server. `fixes_path_info`: the setting `cgi.fix_pathinfo`.
+    /// server.
     pub fn read(
         encoded: &[u8],
         count: u32,
-        fixes_path_info: bool,
+        settings: PathSettings,
     ) -> Result<Option<Self>, Malformed> {
         let (mut root, mut reserved, mut given) = (None, Vec::new(), Vec::new());
         decode_params(encoded, count, |name, value| match Reserved::from_name(name) {
@@ -49,9 +58,10 @@ impl WebServerRequest {
         })?;
         let Some(root) = root else { return Ok(None) };
         let mut environment = Environment(given);
-        let choice = environment.choose(fixes_path_info);
+        let choice = environment.choose(settings);
         let mut params = Params::with_capacity(encoded.len());
-        for (name, value) in &environment.0 {
+        // PHP-FPM's table has the last parameter first, and scripts see its order.
+        for (name, value) in environment.0.iter().rev() {
             params.push(name, value);
         }
         for (parameter, value) in reserved {
@@ -129,7 +139,7 @@ impl Environment {
     }
 
     /// Finds the script, and corrects the parameters.
-    fn choose(&mut self, fixes_path_info: bool) -> Choice {
+    fn choose(&mut self, settings: PathSettings) -> Choice {
         let translated = self.get("PATH_TRANSLATED");
         let is_apache = self.strip_scheme();
         let filename = self.get("SCRIPT_FILENAME");
@@ -138,7 +148,8 @@ impl Environment {
         };
         self.correct_iis();
         let (path_info, name) = (self.get("PATH_INFO"), self.get("SCRIPT_NAME"));
-        if !fixes_path_info {
+        if !settings.fixes_path_info {
+            let translated = translated.filter(|_| !settings.discards_path);
             return Choice { script: translated.or(Some(script)), uri: path_info.or(name) };
         }
         let redirect = self.get("REDIRECT_URL");
@@ -290,13 +301,18 @@ impl Fix {
                 }
                 self.uri = Some(start);
             }
-            (None, Some(name)) if name.len() > rest.len() && name.ends_with(rest) => {
-                let start = name[..name.len() - rest.len()].to_vec();
-                environment.keep("ORIG_SCRIPT_NAME", Some(name));
-                environment.set("SCRIPT_NAME", &start);
-                self.uri = Some(start);
+            (None, Some(name)) => {
+                // Apache encodes the path of the file and not the script's name.
+                let decoded: Vec<u8> = howdah_text::percent::decoded(rest).collect();
+                let ends = [rest, &decoded[..]].into_iter();
+                let mut starts = ends.filter_map(|end| name.strip_suffix(end));
+                if let Some(start) = starts.find(|start| !start.is_empty()) {
+                    environment.keep("ORIG_SCRIPT_NAME", Some(name));
+                    environment.set("SCRIPT_NAME", start);
+                    self.uri = Some(start.to_vec());
+                }
             }
-            (None, _) => {}
+            (None, None) => {}
         }
         environment.set("PATH_INFO", &info);
     }

@@ -30,7 +30,7 @@ use crate::script_directories::ScriptDirectories;
 use crate::script_extensions::ScriptExtensions;
 use crate::socket::{is_peer_closed, receive_within};
 use crate::uploads::Uploads;
-use crate::web_server::WebServerRequest;
+use crate::web_server::{PathSettings, WebServerRequest};
 
 /// Interval at which a sleeping worker checks that the router still runs. After the first one it
 /// returns the memory of earlier requests to the kernel. The next request gets the memory again,
@@ -66,8 +66,8 @@ pub struct Worker<'a> {
     pub route_settings: &'a [String],
     /// Requests may come from a web server over FastCGI.
     pub takes_fastcgi: bool,
-    /// The setting `cgi.fix_pathinfo`.
-    pub fixes_path_info: bool,
+    /// How the paths of requests of web servers are read.
+    pub path_settings: PathSettings,
     /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,
     /// The limit of its private memory, checked after each request.
@@ -388,7 +388,7 @@ impl Worker<'_> {
         if !self.takes_fastcgi || self.is_resident {
             return Ok(None);
         }
-        let read = WebServerRequest::read(encoded, count, self.fixes_path_info);
+        let read = WebServerRequest::read(encoded, count, self.path_settings);
         let Some(request) = read.map_err(|_| malformed(exchange, "its parameters are broken"))?
         else {
             return Ok(None);

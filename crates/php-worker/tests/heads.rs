@@ -87,6 +87,23 @@ fn a_redirect_is_302_whatever_the_method() {
     }
 }
 
+/// PHP-FPM's setting counts for errors that end a script, and for the next request no more.
+#[test]
+fn an_error_gets_the_status_line_of_the_setting() {
+    let mut application = Application::start_with(1, &|spec| {
+        spec.ini_admin =
+            [("fastcgi.error_header", "HTTP/1.1 503 PHP Error"), ("output_buffering", "4096")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into();
+    });
+    assert_eq!(application.run("throw new Exception();").status, 503);
+    assert_eq!(application.run("echo 'served';").status, 200);
+    assert_eq!(
+        application.run("echo 'sent'; ob_flush(); flush(); throw new Exception();").status,
+        200
+    );
+}
+
 #[test]
 fn interim_responses_leave_the_final_one_as_it_is() {
     let mut application = Application::start(1);

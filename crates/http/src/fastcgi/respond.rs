@@ -27,6 +27,9 @@ use crate::reason;
 use crate::timer::{ProgressDeadline, Throughput};
 use crate::turn::TURN_BYTES;
 
+/// Maximum length of the field `Status`: PHP-FPM cuts it there (`sapi_cgi_send_headers`).
+const MAX_STATUS_BYTES: usize = 1023;
+
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Lets the handler answer a request, and sends the response. Returns false if the connection
     /// is to be closed.
@@ -288,6 +291,7 @@ fn head(response: &Response) -> Vec<u8> {
         if !phrase.is_empty() {
             head.push(b' ');
             head.extend_from_slice(phrase);
+            head.truncate(MAX_STATUS_BYTES);
         }
         head.extend_from_slice(b"\r\n");
     }

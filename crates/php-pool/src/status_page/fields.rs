@@ -105,6 +105,9 @@ fn metric(value: u64) -> Row<'static> {
     Row { field: None, value: Number(value), metric: None }
 }
 
+/// Number of PHP-FPM's fields: those of an application and, for scripts, those of a worker.
+pub(super) const PHP_FPM: usize = 14;
+
 /// Returns the fields of an application.
 pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
     rows_of_pool(pool).into_iter().filter_map(|row| Some(Field(row.field?, row.value))).collect()

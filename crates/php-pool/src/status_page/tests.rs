@@ -157,7 +157,7 @@ fn metrics_have_php_fpms_names() {
 
 #[test]
 fn php_gets_the_keys_of_fpm_get_status() {
-    let value = pool().to_value();
+    let value = pool().to_value(true);
     assert_eq!(value["process-manager"], "dynamic");
     assert_eq!(value["max-children-reached"], 3);
     let Json::Object(process) = &value["procs"][0] else { panic!("{value}") };
@@ -179,6 +179,11 @@ fn php_gets_the_keys_of_fpm_get_status() {
         "last-request-memory",
     ];
     assert_eq!(names, expected);
+    let plain = pool().to_value(false);
+    let last = |value: &Json| value.as_object().and_then(|all| all.keys().last().cloned());
+    assert_eq!(last(&plain["procs"][0]).as_deref(), Some("last-request-memory"));
+    let names: Vec<_> = plain.as_object().unwrap().keys().rev().take(2).cloned().collect();
+    assert_eq!(names, ["procs", "slow-requests"]);
     assert_eq!(
         (&process["request-uri"], &process["last-request-cpu"]),
         (&"/a.php".into(), &25.0.into())

@@ -172,12 +172,14 @@ impl PhpThread {
     /// Sends a script the status of its application (`fpm_get_status`).
     fn send_status(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
         let Claim::Taken(ticket, owner) = attached.instance.region.claim_of(slot) else { return };
-        let Some(name) = self.with_entry(key, |entry| Arc::clone(&entry.context.application))
-        else {
+        let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
             return;
         };
-        let pool = Pool { name: name.to_string(), status: attached.queue.status(true) };
-        let json = pool.to_value().to_string();
+        let name = context.application.to_string();
+        let pool = Pool { name, status: attached.queue.status(true) };
+        // Scripts behind a web server expect PHP-FPM's array.
+        let has_additions = context.messages.is_none();
+        let json = pool.to_value(has_additions).to_string();
         let file = spool::sealed_memfd(json.as_bytes());
         let sent = file.map_err(|error| NotSent::Failed(error.to_string())).and_then(|file| {
             attached.instance.send(owner, &ToWorker::Status { ticket }, &[file.as_fd()])

@@ -12,14 +12,18 @@ impl Site {
     }
 
     /// Parameters with `$` for the directory.
-    fn read(&self, given: &[(&str, &str)], fixes: bool) -> WebServerRequest {
+    fn read(&self, given: &[(&str, &str)], fixes_path_info: bool) -> WebServerRequest {
+        self.read_with(given, PathSettings { fixes_path_info, discards_path: false })
+    }
+
+    fn read_with(&self, given: &[(&str, &str)], settings: PathSettings) -> WebServerRequest {
         let mut params = Params::default();
         let root = self.0.path().to_str().unwrap();
         for (name, value) in given {
             params.push(name.as_bytes(), value.replace('$', root).as_bytes());
         }
         params.push_reserved(Reserved::FastCgi, root.as_bytes());
-        WebServerRequest::read(params.as_bytes(), params.len(), fixes).unwrap().unwrap()
+        WebServerRequest::read(params.as_bytes(), params.len(), settings).unwrap().unwrap()
     }
 
     fn text(&self, bytes: &[u8]) -> String {
@@ -124,6 +128,37 @@ fn without_the_setting_nothing_is_corrected() {
 }
 
 #[test]
+fn a_discarded_path_names_no_script() {
+    let site = Site::new();
+    let given = [("SCRIPT_FILENAME", "$/a.php"), ("PATH_TRANSLATED", "$/sub")];
+    for (discards_path, script) in [(false, "$/sub"), (true, "$/a.php")] {
+        let settings = PathSettings { fixes_path_info: false, discards_path };
+        let request = site.read_with(&given, settings);
+        assert_eq!(site.text(request.script().unwrap()), script);
+    }
+}
+
+#[test]
+fn scripts_see_the_last_parameter_first() {
+    let site = Site::new();
+    let request = site.read(&[("SCRIPT_FILENAME", "$/a.php"), ("A", "1"), ("B", "2")], true);
+    let names: Vec<_> = request.params.iter().map(|(name, _)| site.text(name)).collect();
+    assert_eq!(names, ["B", "A", "SCRIPT_FILENAME"]);
+}
+
+/// Apache encodes the path of the file, and decodes that of the script.
+#[test]
+fn an_encoded_path_is_taken_from_the_decoded_name_of_the_script() {
+    let site = Site::new();
+    let given =
+        [("SCRIPT_FILENAME", "proxy:fcgi://a$/a.php/1%20+2"), ("SCRIPT_NAME", "/a.php/1 +2")];
+    let expected = "$/a.php /a.php ORIG_SCRIPT_FILENAME=$/a.php/1%20+2 \
+                    ORIG_SCRIPT_NAME=/a.php/1 +2 PATH_INFO=/1%20+2 SCRIPT_FILENAME=$/a.php \
+                    SCRIPT_NAME=/a.php";
+    assert_eq!(site.fixed(&given), expected);
+}
+
+#[test]
 fn a_link_does_not_lead_out_of_the_root() {
     let (site, other) = (Site::new(), Site::new());
     let file = other.0.path().join("a.php");
@@ -135,8 +170,9 @@ fn a_link_does_not_lead_out_of_the_root() {
 
 #[test]
 fn other_requests_are_left_alone() {
+    let settings = PathSettings { fixes_path_info: true, discards_path: false };
     let mut params = Params::default();
     params.push(b"SCRIPT_FILENAME", b"/a.php");
-    assert!(WebServerRequest::read(params.as_bytes(), 1, true).unwrap().is_none());
-    assert!(WebServerRequest::read(params.as_bytes(), 2, true).is_err());
+    assert!(WebServerRequest::read(params.as_bytes(), 1, settings).unwrap().is_none());
+    assert!(WebServerRequest::read(params.as_bytes(), 2, settings).is_err());
 }

@@ -93,7 +93,7 @@ async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8
         }
         Question::Pools { application } => {
             let pools = commands.pools(application.as_deref());
-            let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
+            let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value(true)));
             some(pools.collect::<Named<_>>())
         }
         Question::Tuning { application } => json(commands.tune(application).await),
