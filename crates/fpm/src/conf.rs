@@ -16,7 +16,6 @@ mod checks;
 mod dump;
 mod reader;
 
-pub use checks::DEFAULT_BACKLOG;
 pub(crate) use checks::{is_id, is_path};
 
 /// The prefix of Debian's PHP: relative paths begin there.

@@ -146,6 +146,11 @@ fn application(
     application.insert("root".into(), "/".into());
     let extensions = found.limit_extensions();
     application.entry("limit_extensions").or_insert_with(|| json!(extensions));
+    // `listen.backlog` says how many connections the kernel keeps. The queue is another thing: a short
+    // one would refuse requests of a moment.
+    if let Some(Value::Object(limits)) = application.get_mut("limits") {
+        limits.remove("queue");
+    }
     options(&mut application, pool, php, arguments);
     Ok(application.into())
 }

@@ -207,9 +207,9 @@ fn listen(pool: &Section, key: &str, log: &Log) -> Result<OwnedFd, Unopened> {
         Unopened::Logged
     };
     let unable = Unopened::Because;
-    let backlog = i32::try_from(pool.number("listen.backlog", crate::conf::DEFAULT_BACKLOG));
-    // A negative value is the kernel's maximum.
-    let backlog = backlog.ok().filter(|backlog| *backlog >= 0).unwrap_or(i32::MAX);
+    // Not `listen.backlog`: connections are accepted at once, and their requests wait in the queue
+    // of the application. A small backlog would only refuse those of a moment.
+    let backlog = i32::MAX;
     let socket = if is_path(key) {
         if UnixStream::connect(key).is_ok() {
             let text = format!("Another FPM instance seems to already listen on {key}");

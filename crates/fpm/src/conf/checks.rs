@@ -13,8 +13,11 @@ use crate::log::{DEFAULT_LIMIT, Level, Log};
 /// `log_limit` must be more than this.
 const MIN_LIMIT: i64 = 512;
 
-/// `listen.backlog` without the directive.
-pub const DEFAULT_BACKLOG: i64 = 511;
+/// `listen.backlog` without the directive: the kernel's maximum.
+pub const DEFAULT_BACKLOG: i64 = -1;
+
+/// `systemd_interval` without the directive, in seconds.
+pub const DEFAULT_SYSTEMD_INTERVAL: i64 = 10;
 
 /// No `process.priority`.
 pub const NO_PRIORITY: i64 = 64;

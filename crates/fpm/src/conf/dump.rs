@@ -1,6 +1,6 @@
 //! The configuration as `-tt` prints it.
 
-use super::checks::{DEFAULT_BACKLOG, NO_PRIORITY};
+use super::checks::{DEFAULT_BACKLOG, DEFAULT_SYSTEMD_INTERVAL, NO_PRIORITY};
 use super::{Conf, Section};
 use crate::log::{DEFAULT_LIMIT, Level, Log};
 
@@ -12,6 +12,7 @@ enum Shown {
     Number(i64),
     Seconds(i64),
     Priority,
+    Level,
     Word(&'static str),
     Elements,
 }
@@ -22,7 +23,7 @@ const GLOBAL: &[(&str, Shown)] = &[
     ("syslog.ident", Shown::Word("php-fpm")),
     ("syslog.facility", Shown::Word("24")),
     ("log_buffering", Shown::Flag(true)),
-    ("log_level", Shown::Word("notice")),
+    ("log_level", Shown::Level),
     ("log_limit", Shown::Number(DEFAULT_LIMIT as i64)),
     ("emergency_restart_interval", Shown::Seconds(0)),
     ("emergency_restart_threshold", Shown::Number(0)),
@@ -33,7 +34,7 @@ const GLOBAL: &[(&str, Shown)] = &[
     ("rlimit_files", Shown::Number(0)),
     ("rlimit_core", Shown::Number(0)),
     ("events.mechanism", Shown::Word("epoll")),
-    ("systemd_interval", Shown::Seconds(0)),
+    ("systemd_interval", Shown::Seconds(DEFAULT_SYSTEMD_INTERVAL)),
 ];
 
 const POOL: &[(&str, Shown)] = &[
@@ -97,6 +98,11 @@ fn section(title: &str, section: &Section, table: &[(&str, Shown)], log: &Log) {
         let value = match shown {
             Shown::Text => section.text(name).unwrap_or("undefined").to_owned(),
             Shown::Word(usual) => section.text(name).unwrap_or(usual).to_owned(),
+            // php-fpm prints this if the directive is not set.
+            Shown::Level => match section.text(name).and_then(Level::named) {
+                Some(level) => level.as_str().to_owned(),
+                None => "unknown value".to_owned(),
+            },
             Shown::Flag(usual) => flag(section.number(name, i64::from(*usual)) == 1),
             Shown::Number(usual) => section.number(name, *usual).to_string(),
             Shown::Seconds(usual) => format!("{}s", section.number(name, *usual)),
