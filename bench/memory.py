@@ -19,6 +19,9 @@ from workloads import Workload
 REQUEST = b"GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n"
 # Servers that hold a connection without a process for it.
 HOLDERS = ("howdah", "nginx-unix", "lighttpd", "unit", "frankenphp")
+# Alone, a second one is like the first.
+STACKS = tuple(name for name in workloads.PHP_SERVERS if not name.endswith("-again"))
+FPM_STACKS = tuple(name for name in workloads.FPM_SERVERS if not name.endswith("-again"))
 FILES = Workload("files", "memory", "load", "/small.txt")
 LOAD = Workload("load", "memory", "load", "/hello.php")
 POOL_LOAD = Workload("pool", "pools", "load", "/wait10.php", connections=50)
@@ -44,8 +47,6 @@ def stacks(place_for, names, options, directory, progress):
     """
     rows = {}
     for name in names:
-        if name not in workloads.PHP_SERVERS or name == "howdah-again":
-            continue
         progress.step(f"memory: {name}", 0)
         server = servers.start(name, place_for())
         try:

@@ -11,6 +11,7 @@ LOOKS = {
     "howdah": ("#d55e00", "circle"), "howdah-again": ("#f0a875", "ring"),
     "howdah-classic": ("#7a3600", "stripe"), "howdah-rules": ("#ff9d3d", "left"),
     "howdah-observed": ("#b34700", "kite"),
+    "howdah-fpm": ("#e03c31", "house"), "howdah-fpm-again": ("#f2a29c", "corner"), "howdah-fpm-tcp": ("#8f1d15", "flag"),
     "nginx-unix": ("#0072b2", "square"), "nginx-unix-511": ("#003f63", "frame"),
     "nginx-tcp": ("#7fb2d0", "bar"), "nginx-kept": ("#56b4e9", "diamond"),
     "apache": ("#009e73", "up"), "lighttpd": ("#cc79a7", "down"),
@@ -75,6 +76,12 @@ def mark(x, y, name, size=5.0):
         return polygon([(x + r, y), (x - r + 1, y - r), (x - r + 1, y + r)], colour)
     if shape == "pentagon":
         return polygon([(x, y - r), (x + r, y - 1), (x + r / 2, y + r), (x - r / 2, y + r), (x - r, y - 1)], colour)
+    if shape == "house":
+        return polygon([(x - r, y + r), (x - r, y - 1), (x, y - r), (x + r, y - 1), (x + r, y + r)], colour)
+    if shape == "corner":
+        return polygon([(x - r, y - r), (x + r, y - r), (x - r, y + r)], colour)
+    if shape == "flag":
+        return polygon([(x - r, y - r), (x + r, y - r), (x + r, y), (x - r, y + r)], colour)
     if shape == "glass":
         return polygon([(x - r, y - r), (x + r, y - r), (x - r, y + r), (x + r, y + r)], colour)
     if shape == "cross":

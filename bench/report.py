@@ -20,6 +20,7 @@ GROUPS = {
     "wordpress": "WordPress",
     "cache": "Pages from a cache",
     "observability": "Observability",
+    "fpm": "`howdah fpm` in place of PHP-FPM",
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.
@@ -37,6 +38,7 @@ def make(data):
             parts += group_part(group, title, found, pictures)
     parts += sweep_part(data, pictures)
     parts += memory_part(data, pictures)
+    parts += memory_part(data, pictures, "fpm-memory", "Memory of `howdah fpm` in place of PHP-FPM")
     parts += pools_part(data, pictures)
     parts += sites_part(data, pictures)
     parts += fleet_part(data)
@@ -77,9 +79,9 @@ def summary_part(data):
     yield markdown(["work", "itself", *(servers.title_of(name) for name in peers)], rows)
 
 
-def spread_of(workload, metric="rate"):
+def spread_of(workload, metric="rate", own="howdah"):
     """The spread of Howdah against itself, in words."""
-    found = figures.spread(workload["rounds"], *TWIN, metric)
+    found = figures.spread(workload["rounds"], own, f"{own}-again", metric)
     return f"{found[0]:.2f}–{found[1]:.2f}" if found else "–"
 
 
@@ -91,14 +93,14 @@ def aims_part(data):
         one = by_id.get(aim.workload)
         if not one:
             continue
-        found = [value for value in (figures.ratio(one["rounds"], "howdah", peer, aim.metric) for peer in aim.peers) if value]
+        found = [value for value in (figures.ratio(one["rounds"], aim.own, peer, aim.metric) for peer in aim.peers) if value]
         if not found:
             continue
         least = aim.metric == "rate"
         value = min(found) if least else max(found)
         met = value >= aim.bound if least else value <= aim.bound
         rows.append([one["title"], METRIC_NAMES[aim.metric], f"{'at least' if least else 'at most'} {aim.text}",
-                     times(value), spread_of(one, aim.metric), "yes" if met else "**no**"])
+                     times(value), spread_of(one, aim.metric, aim.own), "yes" if met else "**no**"])
     if rows:
         yield "## Aims\n"
         yield markdown(["work", "figure", "aim", "reached", "itself", "met"], rows)
@@ -120,9 +122,10 @@ def group_part(group, title, workloads, pictures):
 def workload_part(one):
     """The table of one workload."""
     rows = []
+    own = next((name for name in names_of(one) if name.startswith("howdah")), "howdah")
     for name in names_of(one):
         found = figures.summary(one["rounds"], name)
-        ratio = figures.ratio(one["rounds"], "howdah", name) if name != "howdah" else None
+        ratio = figures.ratio(one["rounds"], own, name) if name != own else None
         row = [servers.title_of(name), count(found["rate"]), times(ratio), micro(found["cpu"]),
                milli(found["p50"]), milli(found["p99"]), failed(found), count(found["starved"])]
         if one.get("beside"):
@@ -191,22 +194,22 @@ def sweep_part(data, pictures):
         yield markdown(["requests/s", *(str(number) for number in positions)], rows)
 
 
-def memory_part(data, pictures):
+def memory_part(data, pictures, part="memory", title="Memory"):
     """Memory of whole stacks."""
-    if not data["memory"]:
+    if not data.get(part):
         return
     rows = []
-    for name, one in data["memory"].items():
+    for name, one in data[part].items():
         front = [mebibytes(one[when][1]) if one[when][1] else "–" for when in ("idle", "after")]
         each = one.get("connection")
         rows.append([servers.title_of(name), *(mebibytes(one[when][0]) for when in ("idle", "load", "after")), *front,
                      "–" if each is None else f"{each:,.0f}"])
-    panels = [(words, [(name, servers.title_of(name), one[when][0] / 2**20, None, None) for name, one in data["memory"].items()])
+    panels = [(words, [(name, servers.title_of(name), one[when][0] / 2**20, None, None) for name, one in data[part].items()])
               for when, words in (("idle", "After the start"), ("after", "After the load"))]
-    pictures["memory.svg"] = plot.bars("Memory of all processes of a server", panels, "MiB (PSS); less is better.")
-    number = next((one["connections"] for one in data["memory"].values() if "connections" in one), 0)
-    yield "## Memory\n"
-    yield "![Memory of all processes](benchmarks/memory.svg)\n"
+    pictures[f"{part}.svg"] = plot.bars("Memory of all processes of a server", panels, "MiB (PSS); less is better.")
+    number = next((one["connections"] for one in data[part].values() if "connections" in one), 0)
+    yield f"## {title}\n"
+    yield f"![Memory of all processes](benchmarks/{part}.svg)\n"
     yield ("PSS in MiB of all processes after the start, under load of 64 connections and after it; of those alone that talk "
            f"to clients; and bytes for each of {number:,} kept connections that idle. Servers that bind connections to "
            "processes have 72 of them here, the others 8.\n")

@@ -144,10 +144,13 @@ def fpm_pool(listen, children, backlog=None, pool=None, name="site"):
     return fpm.pool(listen, f"{kept}{text}\npm.max_requests = 0\ncatch_workers_output = no", name)
 
 
-def start_fpm(server, listen, children, backlog=None, pool=None):
-    """PHP-FPM for a server; none of its processes answers HTTP."""
+def start_fpm(server, listen, children, backlog=None, pool=None, howdah=None):
+    """PHP-FPM for a server, or the path of Howdah in its place; none of its processes answers HTTP."""
     text = fpm_pool(listen, children, backlog, pool)
-    process = server.run("php-fpm", fpm.command(server.directory, text, server.place.ini, "error"))
+    command = fpm.command(server.directory, text, server.place.ini, "error")
+    if howdah:
+        command[:1] = [howdah, "fpm", "--php", machine.php()]
+    process = server.run("php-fpm", command)
     if listen.startswith("/"):
         process.wait_for(Path(listen).exists, "socket")
     else:
@@ -236,6 +239,8 @@ class Nginx(Server):
     packages = ("nginx", "phpX.Y-fpm", "phpX.Y-opcache")
     socket = "unix"
     keep = False
+    # The program in the place of PHP-FPM, if there is one.
+    fpm = None
     backlog = None
     pool = None
     # Whether it stores pages where the setup is about that.
@@ -252,7 +257,8 @@ class Nginx(Server):
         else:
             listen = upstream = f"127.0.0.1:{free_port()}"
         if not behind:
-            start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool)
+            start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool,
+                      self.place.programs["howdah"] if self.fpm == "howdah" else None)
         wordpress = self.place.setup.wordpress
         text = NGINX_CONFIGURATION.format(
             port=self.port, root=self.place.root, upstream=upstream, spoken="ssl http2 " if self.place.setup.tls else "",
@@ -278,6 +284,19 @@ class NginxKept(Nginx):
 
 class NginxTcp(Nginx):
     """nginx that connects to PHP-FPM over TCP for each request."""
+
+    socket = "tcp"
+
+
+class HowdahFpm(Nginx):
+    """nginx in front of `howdah fpm`, with the configuration of PHP-FPM."""
+
+    packages = (*Nginx.packages, *machine.HOWDAH)
+    fpm = "howdah"
+
+
+class HowdahFpmTcp(HowdahFpm):
+    """The same, over TCP with a connection for each request."""
 
     socket = "tcp"
 
@@ -513,6 +532,9 @@ KINDS = {
     "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),
     "nginx-tcp": (NginxTcp, "nginx + FPM, TCP"),
     "nginx-kept": (NginxKept, "nginx + FPM, TCP kept alive"),
+    "howdah-fpm": (HowdahFpm, "nginx + howdah fpm, unix socket"),
+    "howdah-fpm-again": (HowdahFpm, "nginx + howdah fpm, again"),
+    "howdah-fpm-tcp": (HowdahFpmTcp, "nginx + howdah fpm, TCP"),
     "varnish": (Varnish, "Varnish + nginx + FPM"),
     "apache": (Apache, "Apache + mod_php"),
     "apache-rules": (ApacheRules, "Apache + mod_php, .htaccess"),

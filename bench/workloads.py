@@ -11,6 +11,8 @@ RULES_SERVERS = ("howdah", "howdah-rules", "apache", "apache-rules")
 WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
 HELLO_SERVERS = (*WORKER_SERVERS, "swoole")
 CACHE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "varnish")
+# nginx in front of PHP-FPM, and of `howdah fpm` in its place.
+FPM_SERVERS = ("nginx-unix", "howdah-fpm", "howdah-fpm-again", "nginx-tcp", "howdah-fpm-tcp")
 OBSERVED_SERVERS = ("howdah", "howdah-again", "howdah-observed")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
@@ -59,8 +61,11 @@ BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
 OBSERVED = Setup("observed", 8, 0, observed=True)
+FPM = Setup("fpm", 8, 0)
+FPM_WORDPRESS = Setup("fpm-wordpress", 8, 0, wordpress=True)
+FPM_CROWD = Setup("fpm-crowd", 4, 0)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM, OBSERVED)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM, OBSERVED, FPM, FPM_WORDPRESS, FPM_CROWD)
 
 
 @dataclass(frozen=True)
@@ -204,6 +209,17 @@ def cache():
                    servers=CACHE_SERVERS, beside=32)
 
 
+def fpm():
+    """nginx in front of PHP-FPM and of `howdah fpm`, with the same nginx, pools and sockets."""
+    for name, title, path in (("hello", "13 bytes from PHP", "/hello.php"), ("info", "phpinfo()", "/info.php"), ("page", "CPU-bound page", "/page.php")):
+        yield Workload(f"fpm-{name}", "fpm", f"{title}, behind nginx", path, FPM, servers=FPM_SERVERS, same=name != "info", rounds=10)
+    yield Workload("fpm-wordpress", "fpm", "WordPress, front page, behind nginx", "/", FPM_WORDPRESS, connections=50, stretch=3, servers=FPM_SERVERS)
+    yield Workload("fpm-crowd", "fpm", "1,000 clients at once, script that waits 5 ms, behind nginx", "/wait5.php", FPM_CROWD, "h2load", 1000,
+                   servers=FPM_SERVERS, requests=4000, ideal=5.0)
+    yield Workload("fpm-crowd-hello", "fpm", "1,000 connections, 13 bytes from PHP, behind nginx", "/hello.php", FPM_CROWD, connections=1000,
+                   servers=FPM_SERVERS, stretch=2)
+
+
 def observability():
     """Metrics, last requests, the page and traces of 1 % of the requests, beside none of them."""
     for name, title, path in (("file", "13-byte file", "/small.txt"), ("php", "13 bytes from PHP", "/hello.php")):
@@ -212,11 +228,11 @@ def observability():
 
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *observability(), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *observability(), *fpm(), *sweep()]
 
 
 # Measurements that are no rows of requests, but can be chosen like them.
-OTHERS = ("memory", "pools", "sites", "fleet", "websockets", "tls-memory")
+OTHERS = ("memory", "pools", "sites", "fleet", "websockets", "tls-memory", "fpm-memory")
 # Needs root and takes long, so that it has to be asked for by name.
 ON_REQUEST = ("fleet",)
 
@@ -240,13 +256,17 @@ def matches(workload, pattern):
 
 @dataclass(frozen=True)
 class Aim:
-    """A ratio of Howdah's figure to that of the best of some peers, and the bound that it should keep."""
+    """A ratio of Howdah's figure to that of the best of some peers, and the bound that it should keep.
+
+    `own` is the server of Howdah's that is meant.
+    """
 
     workload: str
     metric: str
     peers: tuple
     bound: float
     text: str
+    own: str = "howdah"
 
 
 NGINX = ("nginx-unix",)
@@ -284,4 +304,7 @@ AIMS = (
     Aim("cache-storm", "p99", ("nginx-unix", "varnish"), 1.0, "the p99 of nginx with fastcgi_cache and of Varnish"),
     Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
     Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
+    *(Aim(workload, "rate", (peer,), bound, f"{bound:g} × PHP-FPM, {how}", own)
+      for workload, bound in (("fpm-hello", 1.15), ("fpm-info", 1.05), ("fpm-page", 1.0), ("fpm-wordpress", 1.0))
+      for own, peer, how in (("howdah-fpm", "nginx-unix", "unix socket"), ("howdah-fpm-tcp", "nginx-tcp", "TCP"))),
 )
