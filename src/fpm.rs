@@ -5,14 +5,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::rc::Rc;
 
-use howdah_fpm::command_line::{self, Action, Arguments};
+use howdah_fpm::command_line::{self, Action, Arguments, Information};
 use howdah_fpm::conf::PREFIX;
-use howdah_fpm::document::Php;
-use howdah_fpm::master::{self, Invocation, Start};
+use howdah_fpm::document::{Php, SCAN_VARIABLE};
+use howdah_fpm::master::{self, Invocation, Manager, Numbers, Start};
 use howdah_supervisor::{
-    self as supervisor, Ending, InheritedSocket, LogTarget, Options, PhpProgram, SocketOwner,
+    self as supervisor, Ending, InheritedSocket, LogTarget, Options, PhpProgram, ServerNumbers,
+    SocketOwner,
 };
 use howdah_sys::credentials;
 use howdah_sys::service_manager::ServiceManager;
@@ -143,9 +145,6 @@ fn serve(called: &Called, arguments: &Arguments) -> ExitCode {
     };
     let version: Vec<&str> = program.version.split('.').take(2).collect();
     let version = version.join(".");
-    if arguments.information.is_some() {
-        return fail("howdah fpm prints no information of PHP: ask php -i or php -m");
-    }
     let file = match &arguments.config {
         Some(file) => file.clone(),
         None => match &arguments.prefix {
@@ -154,18 +153,50 @@ fn serve(called: &Called, arguments: &Arguments) -> ExitCode {
         },
     };
     let rc = std::env::var("PHPRC").ok().filter(|rc| !rc.is_empty());
-    let php = Php::find(Some(version), arguments, rc.as_deref());
+    let scanned = std::env::var(SCAN_VARIABLE).ok();
+    let php = Php::find(Some(version), arguments, rc.as_deref(), scanned);
+    if let Some(information) = arguments.information {
+        return print_information(information, arguments, &php, &program);
+    }
     let own = std::env::current_exe().unwrap_or_default();
     let invocation =
         Invocation { program: own.to_string_lossy().into_owned(), arguments: called.all.clone() };
     let supervise = |start: Start| supervise(start, &program);
-    let status = master::run(arguments, &file, &php, &invocation, service.notifier, &supervise);
+    let ServiceManager { notifier, watchdog, .. } = service;
+    let manager = Manager { notifier, watchdog };
+    let status = master::run(arguments, &file, &php, &invocation, manager, &supervise);
     ExitCode::from(status)
+}
+
+/// Lets PHP print its information or its modules. The exit status is php-fpm's.
+fn print_information(
+    information: Information,
+    arguments: &Arguments,
+    php: &Php,
+    program: &PhpProgram,
+) -> ExitCode {
+    let kind = match information {
+        Information::All => "all",
+        Information::Modules => "modules",
+    };
+    let mut command = Command::new(&program.path);
+    command.args(["--information", kind]).arg(php.ini.as_deref().unwrap_or(Path::new("")));
+    command.args(arguments.defines.iter().map(|(name, value)| format!("{name}={value}")));
+    if let Some(scanned) = &php.scanned {
+        command.env(SCAN_VARIABLE, scanned);
+    }
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => fail(&format!("{} cannot be started: {error}", program.path.display())),
+    }
 }
 
 /// Supervises the pools in this process until the end. Error: why they are not served.
 fn supervise(start: Start, program: &PhpProgram) -> Result<(), String> {
-    let Start { document, sockets, ready } = start;
+    let Start { document, sockets, reports } = start;
+    let reports = Rc::new(std::fs::File::from(reports));
+    let serving = Rc::clone(&reports);
     let common = cli::CommonOptions::default();
     let user = server_user::find(&common)?;
     let tmp = Temporary::find(None, user.as_ref())?;
@@ -186,7 +217,12 @@ fn supervise(start: Start, program: &PhpProgram) -> Result<(), String> {
         php: vec![program.clone()],
         inherited: inherited.collect(),
         on_serving: Some(Box::new(move |_| {
-            let _ = std::fs::File::from(ready).write_all(b"1");
+            let _ = (&*serving).write_all(master::report(None).as_bytes());
+        })),
+        on_status: Some(Box::new(move |numbers| {
+            let ServerNumbers { active, requests, workers } = numbers;
+            let numbers = Numbers { active, requests, workers };
+            let _ = (&*reports).write_all(master::report(Some(numbers)).as_bytes());
         })),
         ..Options::default()
     };

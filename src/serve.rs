@@ -209,6 +209,7 @@ fn serve(
         notifier: service.notifier,
         watchdog: service.watchdog,
         on_serving: None,
+        on_status: None,
     };
     if predecessor.is_some() {
         // The old server has left the terminal and has printed the addresses that are served.

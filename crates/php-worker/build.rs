@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 25] = [
+const SOURCES: [&str; 26] = [
     "shim/apache.c",
     "shim/crash.c",
     "shim/transaction_state.c",
@@ -27,6 +27,7 @@ const SOURCES: [&str; 25] = [
     "shim/variables.c",
     "shim/user_ini.c",
     "shim/functions.c",
+    "shim/information.c",
     "shim/layout.c",
     "shim/mail.c",
     "shim/memory.c",

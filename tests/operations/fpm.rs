@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use harness::backends::Backend;
 use harness::processes::signal;
@@ -79,6 +80,12 @@ impl Pool {
 
     /// Asks the pool over FastCGI, and returns all that it answers; empty if that fails.
     fn ask(&self) -> String {
+        self.ask_with("")
+    }
+
+    /// The same, with a query.
+    fn ask_with(&self, query: &str) -> String {
+        let target = format!("/index.php{}{query}", if query.is_empty() { "" } else { "?" });
         let answer = || -> std::io::Result<Vec<u8>> {
             let mut stream = UnixStream::connect(self.path("socket"))?;
             let script = self.path("index.php").display().to_string();
@@ -86,7 +93,8 @@ impl Pool {
                 ("SCRIPT_FILENAME", &script),
                 ("SCRIPT_NAME", "/index.php"),
                 ("REQUEST_METHOD", "GET"),
-                ("REQUEST_URI", "/index.php"),
+                ("REQUEST_URI", &target),
+                ("QUERY_STRING", query),
             ]))?;
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer)?;
@@ -133,7 +141,7 @@ fn a_test_of_the_configuration_ends_with_php_fpms_line_and_status() {
     let pool = Pool::new("", "");
     let tested = pool.run(&["-t"]);
     let file = pool.path("fpm.conf");
-    let line = format!("NOTICE: configuration file {} test is successful\n", file.display());
+    let line = format!("NOTICE: configuration file {} test is successful\n\n", file.display());
     let errors = String::from_utf8_lossy(&tested.stderr).into_owned();
     assert!(errors.ends_with(&line), "{errors}");
     assert_eq!(tested.status.code(), Some(0));
@@ -242,5 +250,122 @@ fn output_of_scripts_is_in_the_log_if_the_pool_asks_for_it() {
     let log = pool.log();
     let line = log.lines().find(|line| line.contains("said into")).unwrap();
     assert!(line.contains("] WARNING: [pool www] child "), "{line}");
+    pool.end(Signal::TERM);
+}
+
+/// A directory with a socket that takes notifications, as systemd's does.
+struct ServiceManager(UnixDatagram);
+
+impl ServiceManager {
+    fn at(pool: &Pool) -> Self {
+        let socket = UnixDatagram::bind(pool.path("notify")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        ServiceManager(socket)
+    }
+
+    /// Returns the next notification that has this text, and fails after a minute without one.
+    fn next(&self, text: &str) -> String {
+        loop {
+            let mut buffer = [0; 4096];
+            let length = self.0.recv(&mut buffer).unwrap();
+            let message = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if message.contains(text) {
+                return message;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_what_the_processes_do() {
+    let mut pool = Pool::new("<?php echo 'served';", "");
+    let manager = ServiceManager::at(&pool);
+    let text = fs::read_to_string(pool.path("fpm.conf")).unwrap();
+    let text = text.replace("[global]", "[global]\nsystemd_interval = 1");
+    fs::write(pool.path("fpm.conf"), text).unwrap();
+    let mut command = pool.command(&[]);
+    command.env("NOTIFY_SOCKET", pool.path("notify")).env("WATCHDOG_USEC", "4000000");
+    pool.child = Some(command.stderr(File::create(pool.path("stderr")).unwrap()).spawn().unwrap());
+    let ready = manager.next("READY=1");
+    let main = format!("MAINPID={}", pool.pid());
+    assert!(
+        ready.contains("STATUS=Ready to handle connections") && ready.contains(&main),
+        "{ready}"
+    );
+    let idle = "STATUS=Processes active: 0, idle: 2, Requests: 0, slow: 0, Traffic: 0.00req/sec";
+    let status = manager.next(idle);
+    assert!(status.contains("READY=1") && status.contains("WATCHDOG=1"), "{status}");
+    assert!(pool.ask().contains("served"));
+    manager.next("idle: 2, Requests: 1, slow: 0, Traffic: ");
+    signal(pool.pid(), Signal::USR2);
+    assert!(manager.next("RELOADING=1").contains("MONOTONIC_USEC="));
+    manager.next("STATUS=Ready to handle connections");
+    // The watchdog is that of the process before.
+    manager.next("WATCHDOG=1");
+    assert_eq!(pool.end(Signal::TERM), Some(0));
+    manager.next("STOPPING=1");
+    let log = pool.log();
+    for line in [
+        "WARNING: systemd_interval option ignored",
+        "NOTICE: systemd watchdog configured to 2sec",
+        "NOTICE: systemd monitor interval set to 2000ms",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+}
+
+#[test]
+fn information_and_modules_are_printed_as_by_php_fpm() {
+    let pool = Pool::new("", "");
+    let text = |arguments: &[&str]| {
+        let done = pool.run(arguments);
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let modules = text(&["-m"]);
+    assert!(modules.starts_with("[PHP Modules]\n") && modules.contains("\nCore\n"), "{modules}");
+    assert!(modules.contains("\n\n[Zend Modules]\n"), "{modules}");
+    let information = text(&["-d", "memory_limit=77M", "--info"]);
+    assert!(information.starts_with("phpinfo()\nPHP Version => 8."), "{information}");
+    assert!(information.contains("memory_limit => 77M => 77M"), "{information}");
+}
+
+#[test]
+fn the_log_has_php_fpms_lines_about_processes_and_slow_requests() {
+    let script = "<?php if ($_SERVER['QUERY_STRING'] === 'slow') { sleep(2); } echo 'served';";
+    let more = "pm.max_requests = 1\nrequest_slowlog_timeout = 1\nslowlog = {}/slow";
+    let pool = Pool::new(script, "");
+    pool.configure(&more.replace("{}", &pool.directory.path().display().to_string()));
+    let mut pool = pool.start();
+    assert!(pool.ask().contains("served"));
+    pool.wait_for(" exited with code 0 after ", 1);
+    pool.wait_for(" started", 1);
+    assert!(pool.ask_with("slow").contains("served"));
+    let script = pool.path("index.php").display().to_string();
+    let line =
+        format!(", script '{script}' (request: \"GET /index.php?slow\") executing too slow (1.");
+    pool.wait_for(&line, 1);
+    let slow = eventually("a record", || {
+        fs::read_to_string(pool.path("slow")).ok().filter(|text| text.contains("sleep"))
+    });
+    assert!(slow.contains(&format!("\nscript_filename = {script}\n[0x")), "{slow}");
+    assert!(slow.contains(&format!("] sleep() {script}:1\n")), "{slow}");
+    let log = pool.log();
+    let ended = log.lines().find(|line| line.contains("exited with code 0")).unwrap();
+    assert!(ended.contains("NOTICE: [pool www] child "), "{log}");
+    pool.end(Signal::TERM);
+}
+
+#[test]
+fn a_pool_with_too_few_processes_is_told_in_the_log() {
+    let more = "pm = ondemand\npm.max_children = 1";
+    let mut pool = Pool::new("<?php usleep(300000); echo 'served';", more).start();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..3).map(|_| scope.spawn(|| pool.ask())).collect();
+        assert!(clients.into_iter().all(|client| client.join().unwrap().contains("served")));
+    });
+    let line =
+        "WARNING: [pool www] server reached pm.max_children setting (1), consider raising it";
+    pool.wait_for(line, 1);
     pool.end(Signal::TERM);
 }

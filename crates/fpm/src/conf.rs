@@ -16,7 +16,7 @@ mod checks;
 mod dump;
 mod reader;
 
-pub(crate) use checks::{is_id, is_path};
+pub(crate) use checks::{DEFAULT_SYSTEMD_INTERVAL, is_id, is_path};
 
 /// The prefix of Debian's PHP: relative paths begin there.
 pub const PREFIX: &str = "/usr";

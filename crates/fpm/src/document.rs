@@ -17,11 +17,23 @@ pub struct Php {
     pub version: Option<String>,
     /// The `php.ini` of php-fpm, if there is one.
     pub ini: Option<PathBuf>,
+    /// The directories of further settings (`PHP_INI_SCAN_DIR`), empty for none; `None` for those of
+    /// the program.
+    pub scanned: Option<String>,
 }
+
+/// Variable with the directories of PHP's further settings.
+pub const SCAN_VARIABLE: &str = "PHP_INI_SCAN_DIR";
 
 impl Php {
     /// Finds `php.ini`: that of `-c`, that of `PHPRC`, or Debian's for php-fpm; none with `-n`.
-    pub fn find(version: Option<String>, arguments: &Arguments, rc: Option<&str>) -> Php {
+    /// `scanned`: the value of [`SCAN_VARIABLE`].
+    pub fn find(
+        version: Option<String>,
+        arguments: &Arguments,
+        rc: Option<&str>,
+        scanned: Option<String>,
+    ) -> Php {
         let named = arguments.ini.as_deref().or(rc.map(Path::new));
         let of_directory = |path: &Path| path.is_dir().then(|| path.join("php.ini"));
         let ini = match named {
@@ -32,7 +44,13 @@ impl Php {
                 Some(PathBuf::from(format!("/etc/php/{version}/fpm/php.ini")))
             }
         };
-        Php { version, ini: ini.filter(|ini| ini.exists()) }
+        let of_fpm = format!("/etc/php/{}/fpm/conf.d", version.as_deref().unwrap_or_default());
+        let scanned = match scanned {
+            _ if arguments.without_ini => Some(String::new()),
+            Some(scanned) => Some(scanned),
+            None => Some(of_fpm).filter(|directory| Path::new(directory).is_dir()),
+        };
+        Php { version, ini: ini.filter(|ini| ini.exists()), scanned }
     }
 }
 
@@ -146,10 +164,20 @@ fn application(
     application.insert("root".into(), "/".into());
     let extensions = found.limit_extensions();
     application.entry("limit_extensions").or_insert_with(|| json!(extensions));
+    if let Some(scanned) = &php.scanned
+        && pool.text("chroot").is_none()
+    {
+        let environment = application.entry("environment").or_insert_with(|| json!({}));
+        if environment.get(SCAN_VARIABLE).is_none() {
+            environment[SCAN_VARIABLE] = scanned.as_str().into();
+        }
+    }
     // `listen.backlog` says how many connections the kernel keeps. The queue is another thing: a short
     // one would refuse requests of a moment.
     if let Some(Value::Object(limits)) = application.get_mut("limits") {
         limits.remove("queue");
+        // The master writes the records, in php-fpm's form.
+        limits.remove("slow_log");
     }
     options(&mut application, pool, php, arguments);
     Ok(application.into())

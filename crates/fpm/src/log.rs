@@ -245,7 +245,7 @@ fn parts(text: &str, room: usize) -> Vec<&str> {
 
 /// Returns a text without characters that could forge a line or control a terminal; tabulators
 /// and NULs stay, as in php-fpm's log.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let text = text.trim_end_matches('\n');
     text.chars()
         .map(|one| if one.is_control() && !matches!(one, '\t' | '\0') { ' ' } else { one })
@@ -253,7 +253,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Returns the local time as `29-Nov-2026 04:49:02`.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let mut text = String::new();
     clock::local_time(&mut text);
     dated(&text)

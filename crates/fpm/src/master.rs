@@ -10,30 +10,35 @@
 //! The sockets stay open here, so that no connection is lost while a supervisor is replaced.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::json;
 use howdah_sys::process::{self, Forked};
 use howdah_sys::service_manager::Notifier;
-use howdah_sys::{clock, environment, signals};
+use howdah_sys::{environment, signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::command_line::Arguments;
-use crate::conf::{Conf, Invalid};
+use crate::conf::Conf;
 use crate::document::{Php, clients, document};
 use crate::log::{Level, Log};
 use crate::records::Records;
 use crate::sockets::{self, Listener, Listening};
 
+mod heartbeat;
+mod reload;
+mod reports;
 mod supervisor;
 mod variables;
 
+use heartbeat::Heartbeat;
+use reports::Reports;
+pub use reports::{Numbers, report};
 use supervisor::Supervisor;
-use variables::{FORMER, Variables};
+use variables::Variables;
 
 /// Exit status of php-fpm after a mistake in its configuration (`EX_CONFIG`).
 pub const BAD_CONFIGURATION: u8 = 78;
@@ -54,8 +59,17 @@ pub struct Start {
     pub document: Vec<u8>,
     /// Listening sockets.
     pub sockets: Vec<OwnedFd>,
-    /// A byte is written here as soon as it serves.
-    pub ready: OwnedFd,
+    /// Lines of [`report`] are written here: one as soon as it serves, then its numbers.
+    pub reports: OwnedFd,
+}
+
+/// The service manager.
+#[derive(Debug, Default)]
+pub struct Manager {
+    /// Receiver of notifications; `None` without one.
+    pub notifier: Option<Notifier>,
+    /// The service manager ends a server of which it hears nothing for this time.
+    pub watchdog: Option<Duration>,
 }
 
 /// How this process was started.
@@ -73,7 +87,7 @@ pub fn run(
     file: &Path,
     php: &Php,
     invocation: &Invocation,
-    notifier: Option<Notifier>,
+    manager: Manager,
     supervise: &dyn Fn(Start) -> Result<(), String>,
 ) -> u8 {
     let variables = Variables::take();
@@ -84,6 +98,8 @@ pub fn run(
     };
     if arguments.tests > 0 {
         if conf.test(arguments, &log).is_ok() {
+            // php-fpm ends with an empty line.
+            let _ = writeln!(io::stderr());
             return 0;
         }
         log.write(Level::Error, "FPM initialization failed");
@@ -126,13 +142,14 @@ pub fn run(
         log.write(Level::Error, "failed to init signals");
         return BAD_CONFIGURATION;
     };
+    let heartbeat = Heartbeat::new(&conf, manager.watchdog, &log);
     if is_reload || detached.is_some() {
         use_final_target(&conf, arguments, &mut log);
     }
     let former = variables.former.into_iter().map(|(pid, output)| Supervisor {
         pid,
         output,
-        ready: None,
+        reports: Reports::default(),
         records: Records::new(&conf),
     });
     let mut master = Master {
@@ -141,7 +158,8 @@ pub fn run(
         file,
         php,
         invocation,
-        notifier,
+        notifier: manager.notifier,
+        heartbeat,
         supervise,
         conf,
         log,
@@ -158,17 +176,18 @@ pub fn run(
     master.run(&events)
 }
 
-/// Warns about `listen.allowed_clients` that are no addresses.
-fn warn_about_clients(conf: &Conf, log: &Log) {
+/// Warns about `listen.allowed_clients` that are no addresses. php-fpm's processes say so when they
+/// start; here it is process `pid`.
+fn warn_about_clients(conf: &Conf, pid: u32, records: &Records, log: &Log) {
     for pool in &conf.pools {
         let Some(list) = pool.text("listen.allowed_clients") else { continue };
         let all = list.split(',').map(str::trim).filter(|one| !one.is_empty());
+        let say = |text: &str| records.say(&pool.name, pid, Level::Error, text, log);
         for wrong in all.filter(|one| one.parse::<std::net::IpAddr>().is_err()) {
-            let text = format!("Wrong IP address '{wrong}' in listen.allowed_clients");
-            log.write(Level::Error, text);
+            say(&format!("Wrong IP address '{wrong}' in listen.allowed_clients"));
         }
         if clients(pool).is_some_and(|clients| clients.is_empty()) {
-            log.write(Level::Error, "There are no allowed addresses");
+            say("There are no allowed addresses");
         }
     }
 }
@@ -204,6 +223,7 @@ struct Master<'a> {
     php: &'a Php,
     invocation: &'a Invocation,
     notifier: Option<Notifier>,
+    heartbeat: Heartbeat,
     supervise: &'a dyn Fn(Start) -> Result<(), String>,
     conf: Conf,
     log: Log,
@@ -226,7 +246,7 @@ struct Master<'a> {
 enum Source {
     Signals,
     Current,
-    Ready,
+    Reports,
     Former(usize),
 }
 
@@ -252,7 +272,7 @@ impl Master<'_> {
                             current.read(&self.log);
                         }
                     }
-                    Source::Ready => self.on_ready(),
+                    Source::Reports => self.on_report(),
                     Source::Former(number) => {
                         if let Some(former) = self.former.get_mut(number) {
                             former.read(&self.log);
@@ -267,6 +287,9 @@ impl Master<'_> {
                     self.log.write(Level::Alert, problem);
                     self.restart_at = Some(now + RESTART_PAUSE);
                 }
+            }
+            if self.heartbeat.is_due(now) && self.stopping.is_none() {
+                self.beat(now);
             }
             if let Some(Some(deadline)) = self.stopping
                 && deadline <= now
@@ -285,24 +308,26 @@ impl Master<'_> {
         let failed = |error: io::Error| format!("the supervisor cannot be started: {error}");
         let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let (output, writer) = pipe().map_err(|error| failed(error.into()))?;
-        let (ready, announce) = pipe().map_err(|error| failed(error.into()))?;
+        let (reports, reporter) = pipe().map_err(|error| failed(error.into()))?;
         // One that another event was about may have ended meanwhile: no read must wait.
-        for end in [&output, &ready] {
+        // Nor must the supervisor wait for this process.
+        for end in [&output, &reports, &reporter] {
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK)
                 .map_err(|error| failed(error.into()))?;
         }
         let own = std::process::id();
         match process::fork().map_err(failed)? {
             Forked::Parent(pid) => {
-                let ready = Some(ready);
+                let reports = Reports::new(reports);
                 let records = Records::new(&self.conf);
-                self.current = Some(Supervisor { pid, output, ready, records });
+                self.current = Some(Supervisor { pid, output, reports, records });
                 Ok(())
             }
             Forked::Child => {
                 signals::reset();
+                signals::ignore_pipe();
                 process::die_with_parent(Some(own));
-                let result = self.become_supervisor(writer, announce);
+                let result = self.become_supervisor(writer, reporter);
                 if let Err(problem) = &result {
                     let log = howdah_sys::log::Log::standard_error();
                     let _ = log.map(|log| log.write(howdah_sys::log::Level::Alert, problem));
@@ -312,7 +337,7 @@ impl Master<'_> {
         }
     }
 
-    fn become_supervisor(&mut self, writer: OwnedFd, ready: OwnedFd) -> Result<(), String> {
+    fn become_supervisor(&mut self, writer: OwnedFd, reports: OwnedFd) -> Result<(), String> {
         let failed = |error: io::Error| error.to_string();
         process::set_output_streams(writer.as_fd(), writer.as_fd()).map_err(failed)?;
         drop(writer);
@@ -330,19 +355,21 @@ impl Master<'_> {
         let sockets = std::mem::take(&mut self.sockets);
         let sockets = sockets.into_iter().map(|listening| listening.socket).collect();
         let document = std::mem::take(&mut self.document);
-        (self.supervise)(Start { document, sockets, ready })
+        (self.supervise)(Start { document, sockets, reports })
     }
 
     fn wait(&self, events: &OwnedFd) -> Vec<Source> {
         let mut sources = vec![(Source::Signals, events.as_fd())];
         if let Some(current) = &self.current {
             sources.push((Source::Current, current.output.as_fd()));
-            sources.extend(current.ready.as_ref().map(|ready| (Source::Ready, ready.as_fd())));
+            let reports = current.reports.pipe.as_ref();
+            sources.extend(reports.map(|reports| (Source::Reports, reports.as_fd())));
         }
         for (number, former) in self.former.iter().enumerate() {
             sources.push((Source::Former(number), former.output.as_fd()));
         }
-        let due = self.restart_at.into_iter().chain(self.stopping.flatten()).min();
+        let due = self.restart_at.into_iter().chain(self.stopping.flatten());
+        let due = due.chain(self.heartbeat.due).min();
         let timeout = due.map(|due| {
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
@@ -356,19 +383,15 @@ impl Master<'_> {
         ready.map(|((source, _), _)| source).collect()
     }
 
-    /// The supervisor serves, or has closed the descriptor as it ends.
-    fn on_ready(&mut self) {
-        let Some(current) = &mut self.current else { return };
-        let Some(ready) = current.ready.take() else { return };
-        let mut word = [0];
-        match rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut word)) {
-            Ok(1) => {}
-            Err(rustix::io::Errno::AGAIN) => {
-                current.ready = Some(ready);
-                return;
-            }
-            _ => return,
+    /// Reads what the supervisor reports.
+    fn on_report(&mut self) {
+        if self.current.as_mut().is_some_and(|current| current.reports.read()) {
+            self.on_serving();
         }
+    }
+
+    /// The supervisor serves.
+    fn on_serving(&mut self) {
         for former in &self.former {
             let _ = signals::send(former.pid, signals::SIGQUIT);
         }
@@ -381,8 +404,10 @@ impl Master<'_> {
         use_final_target(&self.conf, self.arguments, &mut self.log);
         self.log.write(Level::Notice, format!("fpm is running, pid {pid}"));
         self.log.write(Level::Notice, "ready to handle connections");
-        // php-fpm's processes write these lines when they start.
-        warn_about_clients(&self.conf, &self.log);
+        self.heartbeat.start(Instant::now(), &self.log);
+        if let Some(current) = &self.current {
+            warn_about_clients(&self.conf, current.pid, &current.records, &self.log);
+        }
         if let Some(detached) = self.detached.take() {
             let null = fs::File::options().read(true).write(true).open("/dev/null");
             let error = self.log.file().map(AsFd::as_fd);
@@ -507,80 +532,21 @@ impl Master<'_> {
         }
     }
 
-    /// Returns true if more processes have crashed than `emergency_restart_threshold` allows.
-    fn has_crashed_too_often(&mut self) -> bool {
-        let threshold = self.conf.global.number("emergency_restart_threshold", 0);
-        let interval = self.conf.global.number("emergency_restart_interval", 0);
-        let (Ok(limit @ 1..), Ok(seconds @ 1..)) =
-            (usize::try_from(threshold), u64::try_from(interval))
-        else {
-            return false;
-        };
-        let Some(current) = &mut self.current else { return false };
-        if current.records.crashes_within(Duration::from_secs(seconds)) < limit {
-            return false;
+    /// Tells the service manager what the server does; that it works only if its supervisor was
+    /// heard of.
+    fn beat(&mut self, now: Instant) {
+        let current = self.current.as_ref().filter(|current| current.reports.is_recent(now));
+        let (numbers, slow) = current.map_or_else(Default::default, |current| {
+            (current.reports.numbers.unwrap_or_default(), current.records.slow_requests())
+        });
+        let is_alive = current.is_some();
+        let status = self.heartbeat.beat(now, numbers, slow);
+        let mut fields = vec![("READY", "1")];
+        if is_alive && self.heartbeat.watchdog.is_some() {
+            fields.push(("WATCHDOG", "1"));
         }
-        let text = format!(
-            "failed processes threshold ({limit} in {seconds} sec) is reached, initiating reload"
-        );
-        self.log.write(Level::Warning, text);
-        true
-    }
-
-    /// Executes the program anew in this process, which gets the sockets and the supervisor that
-    /// serves. A configuration with a mistake is refused, and the server continues.
-    fn reload(&mut self) {
-        if self.stopping.is_some() {
-            return;
-        }
-        self.log.write(Level::Notice, "Reloading in progress ...");
-        if self.is_refused() {
-            return;
-        }
-        let time = clock::monotonic_us().to_string();
-        self.notify(&[("RELOADING", "1"), ("MONOTONIC_USEC", &time)]);
-        let mut variables = self.environment.clone();
-        variables.extend(sockets::passed(&self.sockets));
-        let supervisors = self.former.iter().chain(&self.current);
-        let former: Vec<_> = supervisors
-            .map(|one| {
-                let _ = fcntl_setfd(&one.output, FdFlags::empty());
-                format!("{}:{}", one.pid, one.output.as_raw_fd())
-            })
-            .collect();
-        variables.push((FORMER.to_owned(), former.join(",")));
-        if let Some(notifier) = &self.notifier {
-            let address = notifier.address().to_string_lossy().into_owned();
-            variables.push(("NOTIFY_SOCKET".to_owned(), address));
-        }
-        let Invocation { program, arguments } = self.invocation;
-        let list: Vec<String> = arguments.iter().map(|one| format!("\"{one}\"")).collect();
-        let text = format!("reloading: execvp(\"{program}\", {{{}}})", list.join(", "));
-        self.log.write(Level::Notice, text);
-        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let error = process::exec(program, &words, &variables);
-        let error = crate::conf::system(&error);
-        self.log.write(Level::Error, format!("failed to reload: execvp() failed{error}"));
-    }
-
-    /// Returns true, and logs why, if the configuration cannot be used.
-    fn is_refused(&self) -> bool {
-        let mut trial = Log::default();
-        trial.configure(Level::Error, self.log.limit());
-        let loaded = Conf::load(self.file, self.arguments, &mut trial);
-        let problem = match loaded {
-            Err(Invalid) => Some("the configuration has a mistake".to_owned()),
-            Ok(conf) => {
-                let made =
-                    document(&conf, &self.listeners, self.php, self.arguments, &self.environment);
-                made.err()
-            }
-        };
-        if let Some(problem) = &problem {
-            let text = format!("there is no reload, and the server continues: {problem}");
-            self.log.write(Level::Error, text);
-        }
-        problem.is_some()
+        fields.push(("STATUS", &status));
+        self.notify(&fields);
     }
 
     fn notify(&self, fields: &[(&str, &str)]) {

@@ -4,6 +4,8 @@
 //! processes become the lines that monitors of php-fpm know; all others are lines with the same
 //! text.
 
+mod slow;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use serde_json::Value;
 
 use crate::conf::Conf;
 use crate::log::{Level, Log};
+
+use slow::{Slow, SlowLog};
 
 /// Maximum length of a record, in bytes: the supervisor splits longer output.
 const MAX_RECORD: usize = 4 << 20;
@@ -35,12 +39,18 @@ pub struct Records {
     /// Processes of a pool that have ended, and have no line about another in their place.
     ended: HashMap<String, usize>,
     began: Instant,
+    /// Number of requests that were slow.
+    slow: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Pool {
+    listen: String,
     catches: bool,
     decorates: bool,
+    /// Processes end by themselves to be replaced, and not because there are too many.
+    replaces: bool,
+    slow_log: Option<SlowLog>,
 }
 
 impl Records {
@@ -49,7 +59,14 @@ impl Records {
         let pools = conf.pools.iter().map(|pool| {
             let catches = pool.number("catch_workers_output", 0) == 1;
             let decorates = pool.number("decorate_workers_output", 1) == 1;
-            (pool.name.clone(), Pool { catches, decorates })
+            let replaces =
+                pool.text("pm") == Some("static") || pool.number("pm.max_requests", 0) > 0;
+            let slow_log = pool.text("slowlog").map(|path| {
+                let depth = pool.number("request_slowlog_trace_depth", 20);
+                SlowLog { path: path.into(), depth: usize::try_from(depth).unwrap_or(0) }
+            });
+            let listen = pool.text("listen").unwrap_or_default().to_owned();
+            (pool.name.clone(), Pool { listen, catches, decorates, replaces, slow_log })
         });
         Records {
             pools: pools.collect(),
@@ -58,6 +75,7 @@ impl Records {
             crashes: Vec::new(),
             ended: HashMap::new(),
             began: Instant::now(),
+            slow: 0,
         }
     }
 
@@ -78,6 +96,20 @@ impl Records {
         self.crashes.len()
     }
 
+    /// Returns the number of requests that were slow.
+    pub fn slow_requests(&self) -> u64 {
+        self.slow
+    }
+
+    /// Writes what a process of php-fpm would write to standard error: as output of process `pid` if
+    /// the pool catches that, or as a line of its own.
+    pub fn say(&self, pool: &str, pid: u32, level: Level, text: &str, log: &Log) {
+        match self.pools.get(pool).filter(|known| known.catches) {
+            Some(known) => known.output(pool, pid, &format!("{}: {text}", level.as_str()), log),
+            None => log.write(level, text),
+        }
+    }
+
     fn record(&mut self, line: &str, log: &Log) {
         let line = line.trim_end();
         if line.is_empty() {
@@ -96,7 +128,17 @@ impl Records {
             "notice" if !is_of_supervisor(message) => Level::Notice,
             _ => Level::Debug,
         };
-        if let Some(known) = self.pools.get(pool).copied() {
+        if let Some(known) = self.pools.get(pool).cloned() {
+            if let Some(slow) = Slow::of(pool, message) {
+                return self.slow(&known, pool, pid, &slow, log);
+            }
+            if let Some(workers) = exhausted(pool, message) {
+                let text = format!(
+                    "[pool {pool}] server reached pm.max_children setting ({workers}), consider \
+                     raising it"
+                );
+                return log.write(Level::Warning, text);
+            }
             if let Some(output) = output_of(pool, message) {
                 return known.output(pool, pid, output, log);
             }
@@ -116,7 +158,10 @@ impl Records {
                 return log.write(level, format!("[pool {pool}] child {pid} started"));
             }
             if let Some((pid, how)) = end_of(pool, message) {
-                *self.ended.entry(pool.to_owned()).or_default() += 1;
+                let is_success = how == "with code 0";
+                if !is_success || known.replaces {
+                    *self.ended.entry(pool.to_owned()).or_default() += 1;
+                }
                 let since = self.starts.remove(&pid).unwrap_or(self.began).elapsed();
                 let after = format!("{}.{:06}", since.as_secs(), since.subsec_micros());
                 if how.ends_with("(SIGSEGV)") || how.ends_with("(SIGBUS)") {
@@ -126,19 +171,46 @@ impl Records {
                 let text = format!(
                     "[pool {pool}] child {pid} exited {how} after {after} seconds from start"
                 );
-                return log.write(Level::Warning, text);
+                let level = match is_success {
+                    false => Level::Warning,
+                    true if known.replaces => Level::Notice,
+                    true => Level::Debug,
+                };
+                return log.write(level, text);
             }
         }
-        if let Some(address) = refused_client(message) {
+        if let Some((listener, address)) = refused_client(message) {
             let text = format!("Connection disallowed: IP address '{address}' has been dropped.");
-            return log.write(Level::Error, text);
+            let is_its = |pool: &&String| self.pools[*pool].listens_at(listener);
+            let pool = self.pools.keys().find(is_its).cloned().unwrap_or_default();
+            return self.say(&pool, pid, Level::Error, &text, log);
         }
         log.write(level, message);
+    }
+
+    fn slow(&mut self, known: &Pool, pool: &str, pid: u32, slow: &Slow<'_>, log: &Log) {
+        log.write(Level::Warning, slow.line(pool, pid));
+        if slow.is_ended {
+            return;
+        }
+        self.slow += 1;
+        let Some(slow_log) = &known.slow_log else { return };
+        if let Err(error) = slow.append(pool, pid, slow_log) {
+            let path = slow_log.path.display();
+            let error = crate::conf::system(&error);
+            log.write(Level::Error, format!("unable to open slowlog ({path}){error}"));
+        }
     }
 }
 
 impl Pool {
-    fn output(self, name: &str, pid: u32, output: &str, log: &Log) {
+    /// Returns true for the name of its listener. A port alone is one at all addresses.
+    fn listens_at(&self, listener: &str) -> bool {
+        let is_port = !self.listen.contains(':');
+        self.listen == listener || is_port && listener.ends_with(&format!("]:{}", self.listen))
+    }
+
+    fn output(&self, name: &str, pid: u32, output: &str, log: &Log) {
         if !self.catches {
             return;
         }
@@ -167,12 +239,18 @@ fn output_of<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
     is_part.then_some(output)
 }
 
-/// Returns the address of a client in a record about a connection that `listen.allowed_clients` does
-/// not permit.
-fn refused_client(message: &str) -> Option<&str> {
+/// Returns the number of processes in a record about a pool that has as many as it may, and requests
+/// that wait.
+fn exhausted<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
+    let rest = message.strip_prefix(&format!("\"{pool}\" application: requests wait for its "))?;
+    rest.split_once(" workers, ").map(|(workers, _)| workers)
+}
+
+/// Returns the listener and the client in a record about a connection that `listen.allowed_clients`
+/// does not permit.
+fn refused_client(message: &str) -> Option<(&str, &str)> {
     let reason = ": connection closed: \"allow\" of the listener does not have the address";
-    let (_, address) = message.strip_suffix(reason)?.rsplit_once(": ")?;
-    Some(address)
+    message.strip_prefix("listener ")?.strip_suffix(reason)?.rsplit_once(": ")
 }
 
 /// Returns true for a record about the start or the end of the supervisor: the master has lines of
@@ -267,10 +345,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_with_too_few_processes_has_their_number_in_the_line() {
+        let record = "\"www\" application: requests wait for its 3 workers, the most that \
+                      processes/max allows";
+        assert_eq!(exhausted("www", record), Some("3"));
+        assert_eq!(exhausted("b", record), None);
+    }
+
+    #[test]
     fn a_refused_client_has_its_address_in_the_line() {
         let reason = "connection closed: \"allow\" of the listener does not have the address";
         let record = format!("listener [::1]:9000: ::1: {reason}");
-        assert_eq!(refused_client(&record), Some("::1"));
+        assert_eq!(refused_client(&record), Some(("[::1]:9000", "::1")));
         assert_eq!(refused_client("listener [::1]:9000: ::1: connection closed"), None);
     }
 

@@ -147,6 +147,8 @@ pub(super) struct Counters {
     max_queued: u32,
     max_active: u32,
     is_at_max: bool,
+    /// The maximum number of workers, if it was reached and that is not logged.
+    pub(super) exhausted: Option<u32>,
     max_children_reached: u64,
     memory_peak: u64,
     cpu_time: u64,
@@ -176,9 +178,15 @@ impl Counters {
         self.accepted += 1;
         self.max_active = self.max_active.max(requests.min(workers));
         self.max_queued = self.max_queued.max(requests.saturating_sub(workers));
+        self.look(requests, workers);
+    }
+
+    /// Counts how often requests begin to wait for the maximum number of workers.
+    pub(super) fn look(&mut self, requests: u32, workers: u32) {
         let is_at_max = requests > workers && workers >= self.max_workers;
         if is_at_max && !self.is_at_max && self.manager != "static" {
             self.max_children_reached += 1;
+            self.exhausted = Some(self.max_workers);
         }
         self.is_at_max = is_at_max;
     }

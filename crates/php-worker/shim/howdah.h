@@ -242,6 +242,9 @@ void howdah_php_define_apache_functions(void);
 
 /* Makes howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
 void howdah_php_skip_preload(void);
+/* Prints PHP's information or its modules to standard output. Returns 0, or -1 if that fails. No
+   request may come afterwards. */
+int howdah_php_information(bool is_of_modules);
 
 /* The value of opcache.preload, or null. */
 const char *howdah_php_preload(void);

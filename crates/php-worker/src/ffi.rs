@@ -234,6 +234,7 @@ unsafe extern "C" {
     fn howdah_php_ini_directories() -> *const c_char;
     fn howdah_php_ini_scanned() -> *const c_char;
     fn howdah_php_skip_preload();
+    fn howdah_php_information(is_of_modules: bool) -> c_int;
     fn howdah_php_define_apache_functions();
     fn howdah_php_preload() -> *const c_char;
     fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
@@ -297,6 +298,13 @@ impl Php {
     ) -> Result<Self, String> {
         let calls = Calls { check, pause: Some(pause) };
         start("", ini_file, None, calls, Some(pause_start::<C, P>), on_exit)
+    }
+
+    /// Prints PHP's information or the names of its modules to standard output, as PHP-FPM does.
+    /// Returns false if that fails.
+    pub fn print_information(self, is_of_modules: bool) -> bool {
+        // SAFETY: PHP is loaded, and runs no script: `self` is consumed.
+        unsafe { howdah_php_information(is_of_modules) == 0 }
     }
 
     /// Makes [`Php::start`] preload no script. Must be called before it.

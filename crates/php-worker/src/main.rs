@@ -109,9 +109,40 @@ fn main() -> ExitCode {
         None => prototype::run(),
         Some(option) if option == "zygote" && arguments.next().is_none() => zygote::run(),
         Some(option) if option == "--version" && arguments.next().is_none() => version(),
+        Some(option) if option == "--information" => information(arguments),
         Some(_) => {
             eprintln!("howdah-php is started by howdah; for people there is only --version");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints PHP's information or modules: `all|modules INI_FILE NAME=VALUE…`; an empty `INI_FILE` is
+/// that of the system.
+fn information(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let is_of_modules = arguments.next().is_some_and(|kind| kind == "modules");
+    let ini_file = arguments.next().filter(|file| !file.is_empty());
+    let lock_directory = LockDirectory::make("");
+    let mut ini = String::new();
+    for (name, value) in arguments.filter_map(|setting| {
+        setting.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+    }) {
+        settings::put(&name, &value, &mut ini);
+    }
+    if lock_directory.is_none() {
+        ini.push_str("opcache.enable=0\n");
+    }
+    ffi::Php::skip_preload();
+    let lock_directory = lock_directory.as_ref().and_then(LockDirectory::path);
+    match ffi::Php::start(&ini, ini_file.as_deref(), lock_directory, || (), || ()) {
+        Ok(php) => match php.print_information(is_of_modules) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Err(error) => {
+            eprintln!("howdah-php: {error}");
+            ExitCode::FAILURE
         }
     }
 }

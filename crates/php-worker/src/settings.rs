@@ -27,12 +27,17 @@ pub fn text(spec: &ApplicationSpec) -> Result<String, Problem> {
         if name == FUNCTIONS || name == CLASSES {
             continue;
         }
-        out.push_str(name);
-        out.push('=');
-        quote(value, &mut out);
-        out.push('\n');
+        put(name, value, &mut out);
     }
     Ok(out)
+}
+
+/// Appends a line with a literal value.
+pub fn put(name: &str, value: &str, out: &mut String) {
+    out.push_str(name);
+    out.push('=');
+    quote(value, out);
+    out.push('\n');
 }
 
 /// Locks the administrator's settings and disables functions and classes, once PHP is loaded.

@@ -100,7 +100,8 @@ pub use grants::{DeriveGrants, Grants, Names, SocketAccess};
 pub use handover::{Invocation, Predecessor};
 pub use last_document::{LastDocument, load as load_last_document};
 pub use options::{
-    CompileDocument, LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram,
+    CompileDocument, LogTarget, Options, PhpProgram, ReloadDocument, ServerNumbers, TableFiles,
+    UnusableProgram,
 };
 pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log, stored_document};

@@ -122,6 +122,20 @@ pub struct Options {
     /// Called once the server has started; with false if no site is served before the configuration
     /// is corrected through the control API.
     pub on_serving: Option<Box<dyn FnOnce(bool)>>,
+    /// Called with every answer of the router whether it works, every five seconds at least.
+    pub on_status: Option<Box<dyn FnMut(ServerNumbers)>>,
+}
+
+/// What the server does. The numbers of the router are shown and not relied on: an attacker may have
+/// taken it over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerNumbers {
+    /// Connections with a request.
+    pub active: u64,
+    /// Requests since the router has started.
+    pub requests: u64,
+    /// Workers of all applications.
+    pub workers: u64,
 }
 
 impl Options {

@@ -1,6 +1,7 @@
 //! Files → sections with values.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use howdah_import::Source;
@@ -198,11 +199,13 @@ fn matches(pattern: &str) -> Vec<PathBuf> {
 }
 
 fn read_file(file: &Path) -> std::io::Result<String> {
-    let too_large = || std::io::Error::from_raw_os_error(rustix::io::Errno::FBIG.raw_os_error());
-    if fs::metadata(file)?.len() > MAX_BYTES {
-        return Err(too_large());
+    let mut bytes = Vec::new();
+    // The size of a device is 0, and it may have no end.
+    File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(rustix::io::Errno::FBIG.into());
     }
-    let text = String::from_utf8_lossy(&fs::read(file)?).into_owned();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

@@ -11,6 +11,7 @@ fn load(text: &str, tests: u32) -> (Result<Conf, Invalid>, String, Vec<String>) 
     let arguments = Arguments { tests, allow_root: true, ..Arguments::default() };
     let mut log = Log::default();
     log.open_file(&errors).unwrap();
+    log.started();
     let loaded = Conf::load(&file, &arguments, &mut log);
     if let Ok(conf) = &loaded
         && tests > 0
@@ -139,4 +140,142 @@ fn a_second_t_prints_every_directive() {
     for (name, _) in tables.filter(|(name, _)| *name != "apparmor_hat") {
         assert!(lines.iter().any(|line| line.contains(&format!("\t{name} = "))), "{name}");
     }
+}
+
+/// A generator of numbers that are the same in each run (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}
+
+const PIECES: [&str; 32] = [
+    "[",
+    "]",
+    "=",
+    ";",
+    "\"",
+    "'",
+    "\\",
+    "${",
+    "$pool",
+    "}",
+    "\n",
+    "\0",
+    "\u{feff}",
+    "é",
+    "#",
+    "env[A",
+    "[[",
+    "]]",
+    "include = *",
+    "include =",
+    "[global]",
+    "[www]",
+    "pm = ",
+    "-1",
+    "99999999999999999999",
+    "yes",
+    "&|!~",
+    "()",
+    "php_value[",
+    "\r",
+    " ",
+    "\t",
+];
+
+#[test]
+fn any_text_is_read_or_refused_with_its_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, errors) = (directory.path().join("fpm.conf"), directory.path().join("errors"));
+    let start = format!("[global]\nlog_level = notice\n{POOL}env[A] = \"$pool ${{HOME}}\"\n");
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut refused = 0;
+    for _ in 0..800 {
+        let mut text = start.clone();
+        for _ in 0..=numbers.below(4) {
+            let at = text.floor_char_boundary(numbers.below(text.len() + 1));
+            let end = text.ceil_char_boundary((at + numbers.below(9)).min(text.len()));
+            text.replace_range(at..end, PIECES[numbers.below(PIECES.len())]);
+        }
+        fs::write(&file, &text).unwrap();
+        let _ = fs::remove_file(&errors);
+        let mut log = Log::default();
+        log.open_file(&errors).unwrap();
+        log.started();
+        if super::reader::read(&file, directory.path(), &log).is_ok() {
+            continue;
+        }
+        refused += 1;
+        let lines = fs::read_to_string(&errors).unwrap();
+        let line = lines.lines().find(|line| line.contains("] ERROR: ")).unwrap_or_default();
+        let (_, message) = line.split_once("] ERROR: ").unwrap_or_default();
+        let place = message.strip_prefix(&format!("[{}:", file.display()));
+        let has_line = place.is_some_and(|rest| {
+            rest.split(']').next().is_some_and(|number| number.parse::<u32>().is_ok())
+        });
+        // A file that includes itself.
+        let is_loop = message.starts_with("failed to include more than 5 files");
+        assert!(has_line || is_loop, "{text:?}: {lines}");
+    }
+    assert!(refused > 150, "{refused}");
+}
+
+#[test]
+fn any_values_are_accepted_or_refused_with_a_reason() {
+    const NAMES: [&str; 14] = [
+        "pm",
+        "pm.max_children",
+        "pm.start_servers",
+        "pm.min_spare_servers",
+        "pm.max_spare_servers",
+        "pm.max_spawn_rate",
+        "pm.process_idle_timeout",
+        "pm.status_path",
+        "ping.path",
+        "ping.response",
+        "process.priority",
+        "request_terminate_timeout",
+        "request_slowlog_trace_depth",
+        "listen.backlog",
+    ];
+    const VALUES: [&str; 14] = [
+        "0",
+        "1",
+        "2",
+        "5",
+        "-1",
+        "-9223372036854775808",
+        "9223372036854775807",
+        "20",
+        "static",
+        "dynamic",
+        "ondemand",
+        "/a",
+        "1d",
+        "\"\"",
+    ];
+    let mut numbers = Numbers(1);
+    for _ in 0..200 {
+        let mut text = POOL.to_owned();
+        for _ in 0..6 {
+            let (name, value) =
+                (NAMES[numbers.below(NAMES.len())], VALUES[numbers.below(VALUES.len())]);
+            text += &format!("{name} = {value}\n");
+        }
+        let (loaded, _, lines) = load(&text, 1);
+        assert!(loaded.is_ok() || !lines.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn a_device_without_an_end_is_no_configuration() {
+    let (loaded, _, lines) = load("include = /dev/zero\n", 0);
+    assert_eq!(loaded.err(), Some(Invalid));
+    assert!(lines[0].contains("failed to open configuration file '/dev/zero'"), "{lines:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use super::reports::Reports;
 use crate::log::Log;
 use crate::records::Records;
 
@@ -11,8 +12,8 @@ pub(super) struct Supervisor {
     pub(super) pid: u32,
     /// Its log.
     pub(super) output: OwnedFd,
-    /// It writes here when it serves; `None` afterwards.
-    pub(super) ready: Option<OwnedFd>,
+    /// What it reports about itself.
+    pub(super) reports: Reports,
     /// Its lines.
     pub(super) records: Records,
 }

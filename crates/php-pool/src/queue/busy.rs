@@ -36,6 +36,16 @@ impl Queue {
         is_busy.then_some(busy)
     }
 
+    /// Returns the maximum number of workers if requests have begun to wait for them since the last
+    /// call. Only of applications whose number of workers varies.
+    pub fn take_exhaustion(&self) -> Option<u32> {
+        let mut inner = self.lock();
+        let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
+        let requests = inner.in_slots() + inner.waiting.len() as u32;
+        inner.counters.look(requests, workers);
+        inner.counters.exhausted.take()
+    }
+
     /// Returns the number of requests that have run for at least this time.
     pub fn count_running_longer_than(&self, least: Duration) -> u32 {
         let (inner, now) = (self.lock(), clock::monotonic_us());

@@ -15,6 +15,7 @@ use howdah_sys::plain::without_numbers;
 use howdah_wire::messages::FromSupervisor;
 
 use super::state::Tree;
+use crate::options::ServerNumbers;
 use crate::service_manager::{RouterNumbers, TreeNumbers, describe};
 
 impl Tree {
@@ -72,6 +73,12 @@ impl Tree {
         // The description takes time with many applications; unexpected answers do not get it.
         if !self.service_manager.awaits(number) {
             return;
+        }
+        if let Some(mut on_status) = self.options.on_status.take() {
+            let workers = self.numbers().workers as u64;
+            let RouterNumbers { active, requests, .. } = router;
+            on_status(ServerNumbers { active, requests, workers });
+            self.options.on_status = Some(on_status);
         }
         let status = self.describe(router, out);
         let mut fields = self.service_manager.answered(number, status);

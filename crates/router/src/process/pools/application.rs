@@ -46,6 +46,8 @@ pub(super) struct PooledApplication {
     pub(super) boot: Option<WorkerStatus>,
     /// Limit on the lines about workers that have failed.
     pub(super) end_lines: EndLines,
+    /// Time of the last record about too few workers.
+    pub(super) exhausted_at: Option<Instant>,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -143,6 +145,7 @@ impl PooledApplication {
             is_counted: false,
             boot: None,
             end_lines: EndLines::default(),
+            exhausted_at: None,
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,

@@ -414,6 +414,12 @@ impl Pools {
         if is_preparing || is_early || has_served || !has_failed {
             app.failure = failure;
         }
+        // In place of PHP-FPM, whose log has them.
+        if !has_failed && app.config.takes_fastcgi {
+            let name = &app.config.name;
+            let line = format_args!("\"{name}\" {} {status}", named(pid));
+            log.about(&OfApplication(name)).write_as(pid, Level::Info, line);
+        }
         if has_failed && !is_known {
             let name = &app.config.name;
             let Some(left_out) = app.end_lines.next(now) else { return };

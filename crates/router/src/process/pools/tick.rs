@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use howdah_php_pool::status::manager;
-use howdah_sys::log::Level;
+use howdah_sys::log::{Level, OfApplication};
 use howdah_wire::messages::{Problem, ToSupervisor};
 
 use super::application::{Absence, PooledApplication};
@@ -23,6 +23,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time in microseconds after which a request that no worker has taken is neglected if one sleeps.
 const MAX_NEGLECT_US: u64 = 50_000;
+
+/// Pause between two records about an application that has too few workers.
+const EXHAUSTION_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum time for which a worker without a request may take none while requests wait. A healthy
 /// worker takes one within microseconds, or within a second on a busy machine.
@@ -127,7 +130,25 @@ impl Pools {
         if app.is_damaged || self.end_if_damaged(app)? {
             return Ok(None); // a report of the supervisor comes next
         }
+        // In place of PHP-FPM, whose log has this.
+        if app.config.takes_fastcgi {
+            self.note_exhaustion(app, now);
+        }
         self.adjust_workers(app, now)
+    }
+
+    /// Logs that requests wait although there are as many workers as there may be.
+    fn note_exhaustion(&self, app: &mut PooledApplication, now: Instant) {
+        let is_pause_over = app.exhausted_at.is_none_or(|at| now - at >= EXHAUSTION_PAUSE);
+        if is_pause_over && let Some(workers) = app.queue.take_exhaustion() {
+            app.exhausted_at = Some(now);
+            let name = &app.config.name;
+            let line = format_args!(
+                "\"{name}\" application: requests wait for its {workers} workers, the most that \
+                 processes/max allows"
+            );
+            self.shared.log.about(&OfApplication(name)).write(Level::Info, line);
+        }
     }
 
     /// Lets the requests of an application fail that does not start, and ends its instance if that
