@@ -136,10 +136,10 @@ fn information(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ffi::Php::skip_preload();
     let lock_directory = lock_directory.as_ref().and_then(LockDirectory::path);
     match ffi::Php::start(&ini, ini_file.as_deref(), lock_directory, || (), || ()) {
-        Ok(php) => match php.print_information(is_of_modules) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
+        Ok(php) => {
+            let is_printed = php.print_information(is_of_modules);
+            if is_printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
         Err(error) => {
             eprintln!("howdah-php: {error}");
             ExitCode::FAILURE

@@ -73,9 +73,10 @@ impl Heartbeat {
 fn short(seconds: f64) -> String {
     let digits = if seconds < 10.0 { 2 } else { usize::from(seconds < 100.0) };
     let text = format!("{seconds:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 
