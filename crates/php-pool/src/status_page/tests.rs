@@ -180,7 +180,7 @@ fn php_gets_the_keys_of_fpm_get_status() {
     ];
     assert_eq!(names, expected);
     let plain = pool().to_value(false);
-    let last = |value: &Json| value.as_object().and_then(|all| all.keys().last().cloned());
+    let last = |value: &Json| value.as_object().and_then(|all| all.keys().next_back().cloned());
     assert_eq!(last(&plain["procs"][0]).as_deref(), Some("last-request-memory"));
     let names: Vec<_> = plain.as_object().unwrap().keys().rev().take(2).cloned().collect();
     assert_eq!(names, ["procs", "slow-requests"]);
