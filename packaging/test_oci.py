@@ -279,6 +279,17 @@ class ImageTests:
             assert set(config["listeners"]) == {"*:8080", "127.0.0.1:8090"}, config
             assert '"processes": 3' in json.dumps(config), config
 
+    def test_variables_and_secrets_of_the_container_reach_scripts(self):
+        (self.site / "secret").write_text("s3cret-of-a-file\n")
+        variables = ["DB_HOST=db", "DB_PASSWORD_FILE=/srv/www/secret", "KEY=s3cret-of-a-variable",
+                     "HOWDAH_PHP_INI_memory_limit=99M"]
+        with Container(self.image, self.site, variables) as container:
+            seen = json.loads(container.get("/variables.php")[1])
+            assert seen == ["db", "s3cret-of-a-file", "s3cret-of-a-variable", False, "99M", "db"], seen
+            shown = [container.execute("howdah", "config", "get").stdout, container.execute("howdah", "status").stdout,
+                     container.output.read_text(), container.errors.read_text()]
+            assert not any("s3cret" in text for text in shown), shown
+
     def test_sizing_keeps_to_the_memory_of_the_control_group(self):
         limit = 256 << 20
         with Container(self.image, self.site, memory=limit) as container:
@@ -301,6 +312,8 @@ SCRIPTS = {
                  "      if (str_contains($path, 'token') && @file_get_contents($path)) $found[] = $path;"
                  "echo json_encode($found);",
     "orphan.php": "exec('sh -c \"sleep 0.2 & sleep 0.3 &\" >/dev/null 2>&1'); echo 'started';",
+    "variables.php": "echo json_encode([getenv('DB_HOST'), getenv('DB_PASSWORD'), $_SERVER['KEY'], getenv('HOWDAH_LISTEN'),"
+                     "ini_get('memory_limit'), trim(shell_exec('printenv DB_HOST'))]);",
     "slow.php": "error_log('begun'); sleep(2); echo 'slept';",
     "error.php": "error_log(\"a remark\\nof two lines\");",
 }

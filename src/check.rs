@@ -34,6 +34,7 @@ use howdah_router::geo_databases;
 use howdah_router::process::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
+use howdah_sys::environment;
 use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::plain::Plain;
 use howdah_wire::messages::Problem;
@@ -44,7 +45,6 @@ use serde_json::Value;
 use crate::cli::{Check, CommonOptions};
 use crate::config_file::{self, Disk, Document};
 use crate::directories::{self, Temporary};
-use crate::environment::server_variable;
 use crate::{php_programs, server_user};
 use howdah_review::{self as review, Report};
 
@@ -456,9 +456,9 @@ impl Findings {
             Ok(checkers) => checkers,
             Err(problem) => return self.fail(format_args!("/applications: {problem}")),
         };
-        let all = config.applications.iter();
+        let (all, variables) = (config.applications.iter(), environment::all());
         let specs: Vec<_> =
-            all.map(|one| spec(one, Geometry::for_pool(1, 1), server_variable)).collect();
+            all.map(|one| spec(one, Geometry::for_pool(1, 1), &variables)).collect();
         for (name, problem) in check::without_kernel_limit(&specs) {
             let path = howdah_config::path(["applications", name.as_str()]);
             self.note(format_args!("{path}/{problem}"));

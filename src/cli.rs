@@ -201,6 +201,11 @@ pub struct Serve {
     /// Number of PHP workers [default: chosen from processors and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub workers: Option<u32>,
+    /// Environment variable for PHP and the programs that it starts: NAME or PREFIX* as in the
+    /// environment of this command (* for all), NAME=VALUE, or @FILE with one in each line; may be
+    /// given several times. With --config: NAME=VALUE or @FILE, for variables that it names
+    #[arg(long, value_name = "NAME[=VALUE]|@FILE")]
+    pub env: Vec<String>,
     /// Keep the application in memory between requests, if DIR has a script for that: Laravel
     /// Octane's, or Symfony's runtime
     #[arg(long, conflicts_with = "config")]

@@ -43,6 +43,15 @@ pub fn apply(
     if arguments.config.is_some() {
         return Ok(());
     }
+    if arguments.dir.is_none() && arguments.host.is_empty() {
+        arguments.dir = value("HOWDAH_ROOT").map(Into::into);
+    }
+    if arguments.env.is_empty()
+        && let Some(names) = value("HOWDAH_ENV")
+    {
+        let names = text("HOWDAH_ENV", names)?;
+        arguments.env = names.split_whitespace().map(str::to_owned).collect();
+    }
     if arguments.listen.is_empty()
         && let Some(addresses) = value("HOWDAH_LISTEN")
     {
@@ -64,11 +73,6 @@ fn text(name: &str, value: OsString) -> Result<String, String> {
     value.into_string().map_err(|value| format!("{name}: {value:?} is not valid UTF-8"))
 }
 
-/// Returns the value of a variable of this process, for applications whose `environment` names it.
-pub fn server_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -80,10 +84,12 @@ mod tests {
         apply(&mut serve, |name| find(name).map(|(_, value)| value.into())).map(|()| serve)
     }
 
-    const ALL: [(&str, &str); 3] = [
+    const ALL: [(&str, &str); 5] = [
         ("HOWDAH_CONFIG", "/etc/site.json"),
         ("HOWDAH_LISTEN", "*:8080  [::1]:8081"),
         ("HOWDAH_WORKERS", "3"),
+        ("HOWDAH_ENV", "APP_*  TZ"),
+        ("HOWDAH_ROOT", "/srv/site"),
     ];
 
     #[test]
@@ -91,9 +97,14 @@ mod tests {
         let serve = applied(Serve::default(), &ALL[1..]).unwrap();
         assert_eq!(serve.listen, ["*:8080", "[::1]:8081"]);
         assert_eq!((serve.workers, serve.config), (Some(3), None));
+        assert_eq!(
+            (serve.env, serve.dir),
+            (vec!["APP_*".into(), "TZ".into()], Some("/srv/site".into()))
+        );
         let serve = applied(Serve::default(), &ALL).unwrap();
         assert_eq!(serve.config, Some("/etc/site.json".into()));
         assert!(serve.listen.is_empty() && serve.workers.is_none());
+        assert!(serve.env.is_empty() && serve.dir.is_none());
     }
 
     #[test]
@@ -101,6 +112,7 @@ mod tests {
         let with_dir = Serve { dir: Some("/srv".into()), ..Serve::default() };
         let serve = applied(with_dir, &ALL).unwrap();
         assert_eq!((serve.config, serve.workers), (None, Some(3)));
+        assert_eq!(serve.dir, Some("/srv".into()));
         let with_config = Serve { config: Some("/a.json".into()), ..Serve::default() };
         let serve = applied(with_config, &ALL).unwrap();
         assert_eq!(serve.config, Some("/a.json".into()));
@@ -133,7 +145,12 @@ mod tests {
         let invalid = |name: &str| {
             (!name.starts_with("HOWDAH_LOG_")).then(|| OsString::from_vec(b"\xff".to_vec()))
         };
-        let mut serve = Serve { workers: Some(1), ..Serve::default() };
+        let mut serve = Serve {
+            workers: Some(1),
+            env: vec!["A".to_owned()],
+            dir: Some("/srv".into()),
+            ..Serve::default()
+        };
         assert!(apply(&mut serve, invalid).unwrap_err().starts_with("HOWDAH_LISTEN: "));
     }
 }

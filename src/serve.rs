@@ -16,6 +16,7 @@ mod named_sites;
 mod plan;
 mod site_access;
 mod unitd;
+mod variables;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ use crate::{environment, server_user};
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
+use variables::Variables;
 
 /// The reason why the server could not serve.
 pub struct Failure {
@@ -77,6 +79,15 @@ fn serve(
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
+    let variables = Variables::read(&arguments.env)?;
+    if let (Some(name), Some(_)) = (variables.name(), &arguments.config) {
+        let problem = format!(
+            "--env {name}: the configuration chooses the variables that applications get; name it in \
+             \"environment\" of an application, as {{ \"{name}\": {{ \"env\": true }} }}"
+        );
+        return Err(problem.into());
+    }
+    variables.keep_values();
     // One name for the document and its files, independent of the working directory: their stored
     // state is found by this name.
     if let Some(config) = &mut arguments.config {

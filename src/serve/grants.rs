@@ -8,12 +8,10 @@ use howdah_config::{
 };
 use howdah_router::process::{spec, tls_sources};
 use howdah_supervisor::{Grants, Names, SocketAccess};
-use howdah_sys::machine;
+use howdah_sys::{environment, machine};
 use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls, MetricsRoute, OtlpServer, TelemetryRoute};
 use howdah_wire::region::Geometry;
-
-use crate::environment::server_variable;
 
 /// Returns the grants of a document for `howdah serve DIR`, where the option names the mail server.
 /// Errors as of [`derive`].
@@ -39,12 +37,13 @@ fn of(config: &Config) -> Grants {
         .filter_map(|listener| listener.tls.as_ref())
         .flat_map(|tls| &tls.acme)
         .collect();
+    let variables = environment::all();
     // The router chooses the size of the memory that it shares with workers.
     let applications: HashMap<_, _> = config
         .applications
         .iter()
         .map(|application| {
-            (application.name.clone(), spec(application, Geometry::for_pool(1, 1), server_variable))
+            (application.name.clone(), spec(application, Geometry::for_pool(1, 1), &variables))
         })
         .collect();
     let mut grants = Grants {
@@ -87,6 +86,7 @@ fn of(config: &Config) -> Grants {
         telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
         has_dashboard: config.has_dashboard(),
         applications,
+        shutdown_delay: config.settings.shutdown_delay,
         shutdown_timeout: config.settings.shutdown_timeout,
     };
     for (_, log) in config.access_logs() {

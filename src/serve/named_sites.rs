@@ -5,10 +5,12 @@ use std::path::{self, Path, PathBuf};
 
 use howdah_advice::detect;
 use howdah_config::include;
+use howdah_sys::environment;
 use serde_json::{Map, Value, json};
 
 use super::mail_to;
 use super::plan::{StartupPlan, listen_addresses};
+use super::variables::Variables;
 use crate::cli::Serve;
 use crate::config_file::Disk;
 
@@ -48,6 +50,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         remove_sandboxes(&mut document);
     }
     mail_to::add(&mut document, arguments.mail_to.as_deref())?;
+    Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
     if document.get("applications").is_some() {
         explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
     }

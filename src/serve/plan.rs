@@ -9,11 +9,12 @@ use howdah_sites::sandbox::{self, ProjectMarks};
 use howdah_supervisor::{
     self as supervisor, CompileDocument, Predecessor, ReloadDocument, TableFiles, state_format,
 };
-use howdah_sys::credentials;
 use howdah_sys::plain::Plain;
+use howdah_sys::{credentials, environment};
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
+use super::variables::Variables;
 use super::{https, last_good, mail_to, named_sites};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk, Hanging};
@@ -95,6 +96,7 @@ impl StartupPlan {
         let local = if arguments.tls { Some(StartupPlan::local(arguments)?) } else { None };
         https::secure(&mut document, arguments, local.as_ref());
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
+        Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
         let mut explanation = site.explain();
         if document
             .get("applications")
@@ -350,6 +352,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         email: arguments.email.clone(),
         acme: arguments.acme.clone(),
         mail_to: arguments.mail_to.clone(),
+        env: arguments.env.clone(),
         no_sandbox: arguments.no_sandbox,
         unit: arguments.unit,
         strict: arguments.strict,

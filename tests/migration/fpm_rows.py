@@ -20,7 +20,7 @@ FILES = {
     "pid.php": "<?php echo getmypid();",
     # A signal would end one sleep().
     "sleep.php": "<?php $end = microtime(true) + $_GET['s']; while (microtime(true) < $end) usleep(20000); echo 'slept';",
-    "environment.php": "<?php foreach (['ONE', 'TWO', 'THREE', 'FOUR', 'FROM_OUTSIDE', 'HOME', 'USER', 'PATH'] as $name) $all[$name] = "
+    "environment.php": "<?php foreach (['ONE', 'TWO', 'THREE', 'FOUR', 'FROM_OUTSIDE', 'HOME', 'USER'] as $name) $all[$name] = "
                        "[getenv($name), $_SERVER[$name] ?? false, $_ENV[$name] ?? false]; echo json_encode($all);",
     "settings.php": "<?php $names = ['memory_limit', 'display_errors', 'precision', 'short_open_tag', 'session.cache_limiter'];"
                     "foreach ($names as $name) { $before = ini_get($name); $set = @ini_set($name, '7');"
@@ -319,9 +319,9 @@ CASES = [
     Case("environment", "env", f"{ONE}\nenv[ONE] = 1\nenv[TWO] = 'two words'\n"
          "env[THREE] = $FROM_OUTSIDE\nenv[FOUR] = $NO_SUCH\nphp_admin_value[variables_order] = EGPCS",
          {"processes": 1,
-          "environment": {"ONE": "1", "TWO": "two words", "THREE": {"env": "FROM_OUTSIDE"}, "FOUR": {"env": "NO_SUCH"}},
+          "environment": {"ONE": "1", "TWO": "two words", "THREE": {"env": "FROM_OUTSIDE"}, "FOUR": {"env": "NO_SUCH", "default": ""}},
           "options": {"admin": {"variables_order": "EGPCS"}}},
-         [(value("/environment.php"), {"ONE": ["1"] * 3, "TWO": ["two words"] * 3, "THREE": ["1"] * 3, "FOUR": [""] * 3, "FROM_OUTSIDE": [False] * 3, "PATH": [False] * 3,
+         [(value("/environment.php"), {"ONE": ["1"] * 3, "TWO": ["two words"] * 3, "THREE": ["1"] * 3, "FOUR": [""] * 3, "FROM_OUTSIDE": [False] * 3,
                                        "HOME": ["/var/www"] * 3, "USER": ["www-data"] * 3})]),
     Case("settings", "php_value php_flag php_admin_value php_admin_flag", f"""{ONE}
          php_admin_value[memory_limit] = 77M

@@ -174,3 +174,73 @@ fn hup_does_not_end_the_server() {
     harness::time::sleep(Duration::from_millis(100));
     assert_eq!(server.get("/a.php").text(), "1");
 }
+
+/// A balancer that learns of the end a while later loses no request: all connections are served
+/// until then, on old connections and new ones, with HTTP/1 and HTTP/2.
+#[test]
+fn connections_are_accepted_for_the_delay_after_quit_and_each_response_closes_its_own() {
+    const DELAY: Duration = Duration::from_secs(4);
+    let site = Site::new().file("a.txt", "answered");
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let address = harness::free_address().to_string();
+    let changes = json!({
+        "settings": {"shutdown_delay": DELAY.as_secs()},
+        "listeners": {&address: {"http2": true}},
+    });
+    let mut server = site.with(changes).serve_at(&address);
+    let ping = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(harness::programs::howdah());
+        command.args(["ping", "--control", &control]).args(arguments);
+        harness::programs::run(&mut command)
+    };
+    assert!(ping(&["--ready"]).status.success());
+    let (mut kept, mut idle, mut tcp) = (server.connect(), server.connect(), server.connect());
+    assert_eq!(kept.get("/a.txt").field("connection"), None);
+    assert_eq!(idle.get("/a.txt").status, 200);
+    let begun = std::time::Instant::now();
+    server.signal(Signal::QUIT);
+    let log = server.wait_for_log("connections are accepted for 4 s more");
+    assert!(!log.contains("requests in progress finish first"), "{log}");
+    eventually("it is not ready", || {
+        let found = ping(&["--ready"]);
+        let text = String::from_utf8_lossy(&found.stderr).into_owned();
+        (!found.status.success()).then(|| assert!(text.contains("is about to end"), "{text}"))
+    });
+    assert!(ping(&[]).status.success(), "it is alive");
+    let response = kept.get("/a.txt");
+    assert_eq!(
+        (response.text().as_str(), response.field("connection")),
+        ("answered", Some("close"))
+    );
+    assert!(kept.is_closed());
+    let response = tcp.get("/a.txt");
+    assert_eq!(response.field("connection"), Some("close"), "its first request");
+    let mut requests = 0;
+    // The balancer stops well before the end, however busy the machine is.
+    while begun.elapsed() < DELAY / 2 {
+        assert_eq!(server.get("/a.txt").text(), "answered", "new connection {requests}");
+        let mut http2 = harness::http2::Http2::connect(server.address, &[]);
+        harness::time::sleep(Duration::from_millis(20));
+        http2.get(1, "/a.txt");
+        assert_eq!(http2.answer(1).body, b"answered", "{requests}");
+        requests += 1;
+    }
+    assert!(idle.is_closed(), "at the end of the delay");
+    eventually("clients are refused", || TcpStream::connect(server.address).err());
+    assert_eq!(server.wait().code(), Some(0));
+    server.wait_for_log("requests in progress finish first");
+}
+
+#[test]
+fn a_second_quit_ends_the_delay_and_term_the_server() {
+    for signal in [Signal::QUIT, Signal::TERM] {
+        let changes = json!({"settings": {"shutdown_delay": 600}});
+        let mut server = Site::new().file("a.txt", "answered").with(changes).serve();
+        server.signal(Signal::QUIT);
+        server.wait_for_log("connections are accepted for 600 s more");
+        assert_eq!(server.get("/a.txt").text(), "answered");
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "{signal:?}");
+    }
+}

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{one_line, printable, write_out};
 
 /// Asks the server for its status, which the router answers. Fails if there is no answer, or, with
-/// `--ready`, if the server has no listener or an application that cannot run.
+/// `--ready`, if the server has no listener, is about to end, or has an application that cannot run.
 pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
     let client = client.with_timeout(Duration::from_secs_f64(args.timeout));
     let status: Status = client.get("/status")?;
@@ -33,6 +33,9 @@ fn obstacle(config: &Value, status: &Status) -> Option<String> {
     let listeners = config.get("listeners").and_then(Value::as_object);
     if listeners.is_none_or(|listeners| listeners.is_empty()) {
         return Some("not ready: the configuration has no listener".to_owned());
+    }
+    if status.is_leaving {
+        return Some("not ready: the server is about to end".to_owned());
     }
     status.applications.iter().find_map(|(name, application)| {
         let problem = application.problem.as_deref()?;
@@ -57,6 +60,9 @@ mod tests {
             let problem = obstacle(&config, &Status::default()).unwrap();
             assert!(problem.contains("no listener"), "{problem}");
         }
+        let leaving = serde_json::from_value(json!({"is_leaving": true})).unwrap();
+        let problem = obstacle(&listening, &leaving).unwrap();
+        assert_eq!(problem, "not ready: the server is about to end");
         let problem = obstacle(&listening, &blog(json!({"problem": "no PHP\u{1b}[2J"}))).unwrap();
         assert!(problem.starts_with("not ready: blog cannot run: no PHP"), "{problem}");
         assert!(!problem.contains('\u{1b}'), "{problem}");

@@ -8,7 +8,7 @@ use howdah_template::Template;
 
 use crate::access_log::{AccessLog, LOGS};
 use crate::delegation::{self, Delegation};
-use crate::environment::{self, EnvironmentSource, SERVER_VARIABLE};
+use crate::environment::{self, EnvironmentSource, VARIABLE_SOURCE};
 use crate::error::{Error, ErrorKind};
 use crate::htaccess::{HTACCESS, Htaccess};
 use crate::isolation::{ISOLATION, Isolation};
@@ -113,12 +113,12 @@ pub(crate) static APPLICATION: Shape = Shape {
             ),
             Key::new(
                 "environment",
-                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&SERVER_VARIABLE)])),
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&VARIABLE_SOURCE)])),
                 "Environment variables",
             )
             .default("{}")
             .details(
-                "**Howdah:** `{ \"env\": \"NAME\" }` has the value of that variable of the server",
+                "**Howdah:** a value may also be in the environment of the server, or in a file",
             )
             .unit(),
             Key::new("user", Kind::Text, "User that the processes run as")

@@ -1,59 +1,136 @@
 //! Environment variables of applications.
 
+use std::path::PathBuf;
+
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
 
-/// The value of a variable of the server's environment.
-pub(crate) static SERVER_VARIABLE: Shape =
-    Shape { name: "server_variable", parts: &[&[ENV.required()]] };
+/// The source of a variable's value, in place of the value itself.
+pub(crate) static VARIABLE_SOURCE: Shape =
+    Shape { name: "variable_source", parts: &[&[FILE], OF_SERVER] };
 
-/// The key of a value that is in the server's environment.
-pub(crate) const ENV: Key = Key::new(
-    "env",
-    Kind::Text,
-    "Name of a variable in the environment of the server; empty if it has none",
-)
-.details("PHP-FPM's `env[NAME] = $VARIABLE`; the value at the start of the server");
+const FILE: Key = Key::new("file", Kind::Text, "File with the value")
+    .details(
+        "Read whenever the application starts, with the rights of the server; line feeds at its \
+         end do not belong to the value. A link on the way must belong to the owner of what it \
+         leads to",
+    )
+    .kind();
+
+/// The keys of a value that is in the server's environment.
+pub(crate) const OF_SERVER: &[Key] = &[
+    Key::new(
+        "env",
+        Kind::Either(&[Kind::Text, Kind::Switch]),
+        "Name of a variable in the environment of the server, as it was when the server started; \
+         `true` for the same name",
+    )
+    .details(
+        "Without the variable the application does not run, unless there is a `default`. The name \
+         `APP_*` beside `true` stands for all variables that begin with `APP_`, and `*` for all; \
+         variables that are named themselves take precedence, and `HOWDAH_*` and those of the \
+         service manager are not among them",
+    )
+    .kind(),
+    Key::new("default", Kind::Text, "Value if the server has no such variable")
+        .beside("env")
+        .details(
+            "PHP-FPM's `env[NAME] = $VARIABLE` is `{ \"env\": \"VARIABLE\", \"default\": \"\" }`",
+        ),
+];
 
 /// The value of an environment variable of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvironmentSource {
     /// The variable of this name in the environment of the server.
-    Server(String),
+    Server {
+        /// Its name.
+        name: String,
+        /// The value if there is no such variable.
+        default: Option<String>,
+    },
+    /// All variables of the server whose names begin like this, in place of one.
+    Beginning(String),
+    /// The content of this file.
+    File(PathBuf),
     /// This text.
     Text(String),
 }
 
 /// Reads `environment` of an application, in order.
 pub(crate) fn read(node: &Node<'_>) -> Result<Vec<(String, EnvironmentSource)>, Error> {
+    read_with(node, &VARIABLE_SOURCE)
+}
+
+/// Reads `environment` with values of this shape.
+pub(crate) fn read_with(
+    node: &Node<'_>,
+    shape: &'static Shape,
+) -> Result<Vec<(String, EnvironmentSource)>, Error> {
     let mut environment = Vec::new();
     for (name, variable) in node.members()? {
         check_name(name, &variable)?;
-        environment.push((name.to_owned(), read_value(&variable)?));
+        let source = if variable.value.is_object() {
+            read_source(name, &variable, shape)?
+        } else {
+            EnvironmentSource::Text(read_text(&variable)?)
+        };
+        environment.push((name.to_owned(), source));
     }
     Ok(environment)
 }
 
-fn read_value(node: &Node<'_>) -> Result<EnvironmentSource, Error> {
-    if node.value.is_object() {
-        let object = node.object(&SERVER_VARIABLE)?;
-        let name = read_env(&object.required("env")?)?;
-        object.end()?;
-        return Ok(EnvironmentSource::Server(name));
+fn read_source(
+    variable: &str,
+    node: &Node<'_>,
+    shape: &'static Shape,
+) -> Result<EnvironmentSource, Error> {
+    let object = node.object(shape)?;
+    let source = match (object.optional("file"), object.optional("env")) {
+        (Some(file), None) => EnvironmentSource::File(file.file()?),
+        (None, Some(name)) => {
+            let default = object.read("default", read_text)?;
+            read_env(variable, &name, default)?
+        }
+        (None, None) => return Err(object.missing(&["file", "env"])),
+        (Some(_), Some(_)) => {
+            return Err(node.invalid("must have only one of \"file\" and \"env\""));
+        }
+    };
+    object.end()?;
+    Ok(source)
+}
+
+fn read_env(
+    variable: &str,
+    node: &Node<'_>,
+    default: Option<String>,
+) -> Result<EnvironmentSource, Error> {
+    if node.value.is_boolean() {
+        if !node.boolean()? {
+            return Err(node.invalid("must be the name of a variable, or true"));
+        }
+        let Some((beginning, rest)) = variable.split_once('*') else {
+            return Ok(EnvironmentSource::Server { name: variable.to_owned(), default });
+        };
+        return match default {
+            None if rest.is_empty() => Ok(EnvironmentSource::Beginning(beginning.to_owned())),
+            Some(_) => Err(node.invalid("has no \"default\" beside a name with \"*\"")),
+            None => Err(node.invalid("must be beside a name with \"*\" at its end alone")),
+        };
     }
+    let name = node.string()?;
+    check_name(name, node)?;
+    Ok(EnvironmentSource::Server { name: name.to_owned(), default })
+}
+
+fn read_text(node: &Node<'_>) -> Result<String, Error> {
     let value = node.string()?;
     if value.contains('\0') {
         return Err(node.invalid("must not contain a null character"));
     }
-    Ok(EnvironmentSource::Text(value.to_owned()))
-}
-
-/// Reads the name of a variable of the server.
-pub(crate) fn read_env(node: &Node<'_>) -> Result<String, Error> {
-    let name = node.string()?;
-    check_name(name, node)?;
-    Ok(name.to_owned())
+    Ok(value.to_owned())
 }
 
 fn check_name(name: &str, node: &Node<'_>) -> Result<(), Error> {

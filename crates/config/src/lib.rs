@@ -164,8 +164,7 @@ pub use server_options::ServerOptions;
 pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, ListingFormat, Symlinks};
 pub use site::{
-    EnvironmentValue, FrontController, MAX_SITE_BODY_SIZE, Site, SiteHttps, SiteLimits, SitePhp,
-    SiteWorker, has_dns,
+    FrontController, MAX_SITE_BODY_SIZE, Site, SiteHttps, SiteLimits, SitePhp, SiteWorker, has_dns,
 };
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};

@@ -58,6 +58,16 @@ pub(crate) static SETTINGS: Shape = Shape {
              processes count, but are not reduced",
         ),
         Key::new(
+            "shutdown_delay",
+            Kind::Seconds(0),
+            "Seconds for which new connections are still accepted after `QUIT`",
+        )
+        .default("0")
+        .details(
+            "Time in which load balancers learn of the end: `howdah ping --ready` fails at once, and \
+             each response closes its connection. See [Signals](../operations.md#signals)",
+        ),
+        Key::new(
             "shutdown_timeout",
             Kind::Seconds(0),
             "Maximum seconds for requests in progress when the server ends gracefully or is \
@@ -291,6 +301,8 @@ pub struct Settings {
     pub listen_threads: Option<u32>,
     /// Maximum memory of all PHP processes together; the memory of the machine if `None`.
     pub memory: Option<MemoryBudget>,
+    /// Time for which connections are still accepted when the server ends gracefully.
+    pub shutdown_delay: Duration,
     /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None`
     /// for no limit and the default of an upgrade.
     pub shutdown_timeout: Option<Duration>,
@@ -403,6 +415,7 @@ impl Settings {
         Settings {
             listen_threads: None,
             memory: None,
+            shutdown_delay: Duration::ZERO,
             shutdown_timeout: None,
             resolver: Vec::new(),
             cluster: None,
@@ -419,6 +432,7 @@ impl Settings {
         let settings = Settings {
             listen_threads: object.integer("listen_threads")?,
             memory: object.read("memory", MemoryBudget::read)?,
+            shutdown_delay: object.seconds("shutdown_delay")?.unwrap_or_default(),
             shutdown_timeout: object.seconds("shutdown_timeout")?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             cluster: object.read("cluster", Cluster::read)?,

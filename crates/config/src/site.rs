@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::address::Address;
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
-use crate::environment::read_env;
+use crate::environment::{self, EnvironmentSource};
 use crate::error::{Error, ErrorKind};
 use crate::jobs;
 use crate::limit::read_rate;
@@ -61,7 +61,7 @@ pub struct Site {
     /// `.htaccess` files are obeyed.
     pub htaccess: bool,
     /// Environment variables.
-    pub environment: Vec<(String, EnvironmentValue)>,
+    pub environment: Vec<(String, EnvironmentSource)>,
     /// `access_log` of actions, as in their grammar.
     pub access_log: Option<Value>,
     /// The file for the log records about the site; the server's log if `None`.
@@ -141,17 +141,6 @@ pub struct SiteLimits {
     pub mail: Option<u32>,
     /// `bandwidth` of a limit, as in its grammar.
     pub bandwidth: Option<Value>,
-}
-
-/// The value of an environment variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EnvironmentValue {
-    /// A text.
-    Text(String),
-    /// The content of a file.
-    File(PathBuf),
-    /// The variable of this name in the environment of the server.
-    Server(String),
 }
 
 /// Maximum size of a request body of a site: Apache's. PHP's own `post_max_size`, which a site can
@@ -402,28 +391,8 @@ fn read_size(node: &Node<'_>) -> Result<u64, Error> {
     }
 }
 
-fn read_environment(node: &Node<'_>) -> Result<Vec<(String, EnvironmentValue)>, Error> {
-    let mut all = Vec::new();
-    for (name, value) in node.members()? {
-        let read = match value.value {
-            Value::Object(_) => {
-                let object = value.object(&VALUE_FILE)?;
-                let read = match (object.optional("file"), object.optional("env")) {
-                    (Some(file), None) => EnvironmentValue::File(file.file()?),
-                    (None, Some(name)) => EnvironmentValue::Server(read_env(&name)?),
-                    (None, None) => return Err(object.missing(&["file", "env"])),
-                    (Some(_), Some(_)) => {
-                        return Err(value.invalid("must have only one of \"file\" and \"env\""));
-                    }
-                };
-                object.end()?;
-                read
-            }
-            _ => EnvironmentValue::Text(value.string()?.to_owned()),
-        };
-        all.push((name.to_owned(), read));
-    }
-    Ok(all)
+fn read_environment(node: &Node<'_>) -> Result<Vec<(String, EnvironmentSource)>, Error> {
+    environment::read_with(node, &VALUE_FILE)
 }
 
 /// `logs` of a site.

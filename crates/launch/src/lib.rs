@@ -15,7 +15,8 @@
 //! - [`known_start`]: checks of an application that starts PHP as another one does.
 //! - [`open_files`]: the limit of open files.
 //! - [`output_file`]: a file for the output of an application.
-//! - `environment`: the environment variables of an application.
+//! - `environment`: the environment variables of an application. Those in files are read before the
+//!   second step.
 #![forbid(unsafe_code)]
 
 #[macro_use(eprintln)]
@@ -28,5 +29,5 @@ pub mod output_file;
 mod role;
 mod sandbox;
 
-pub use environment::environment;
+pub use environment::{environment, read_environment_files};
 pub use role::{User, assume_user, begin_session, enter, set_limits};

@@ -192,6 +192,8 @@ struct howdah_callbacks {
        `is_last`: no sample follows in this request. */
     void (*sample)(void *context, const struct howdah_call *calls, size_t count, uint32_t ticks,
                    int is_last);
+    /* The value of a variable that the files of settings name and the environment does not have, or null. */
+    const char *(*start_variable)(const char *name, size_t len);
 };
 
 /*
@@ -347,7 +349,7 @@ _Static_assert(sizeof(struct howdah_request) == 128, "shared with src/ffi/params
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 128, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 136, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_call) == 56, "shared with src/ffi/callbacks.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 

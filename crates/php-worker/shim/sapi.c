@@ -45,7 +45,10 @@ static void flush_output(void *context)
 static char *get_environment(const char *name, size_t len)
 {
     if (howdah_request() == NULL) {
-        return getenv(name);
+        char *value = getenv(name);
+
+        /* PHP copies it at once. */
+        return value ? value : (char *)howdah_rust.start_variable(name, len);
     }
     return howdah_environment(name, len);
 }

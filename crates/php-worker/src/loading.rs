@@ -1,5 +1,6 @@
 //! Loads PHP for an application, and reports to the supervisor if that ends the process.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -14,6 +15,7 @@ use crate::ffi::{Php, Settings};
 use crate::lock_directory::{self, LockDirectory};
 use crate::settings;
 use crate::start_files::{self, MAX_INI_FILE_BYTES};
+use crate::start_variables;
 use crate::supervisor::Supervisor;
 
 /// The pipe of reports while PHP is being loaded.
@@ -85,7 +87,9 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         Php::define_apache_functions();
     }
     let lock_directory = make_lock_directory(tmp);
+    let mut missing = BTreeSet::new();
     let check = || {
+        missing = start_variables::forget();
         let checked = start_files::check_named(spec);
         if let Err(problem) = checked.and_then(|()| start_files::check_extensions(spec)) {
             refuse(problem);
@@ -94,6 +98,7 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
     let php = Php::start(&ini, ini_file, Some(&lock_directory), check, ended_by_php);
     drop(take_lock_directory());
     let php = php.map_err(Problem::of)?;
+    notices.extend(start_files::missing_variables(spec, &missing));
     notices.extend(apply(spec, &php));
     Ok((php, notices))
 }

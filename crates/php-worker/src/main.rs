@@ -16,6 +16,7 @@
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
 //! - [`start_files`]: checks the files that PHP opens while it starts.
+//! - [`start_variables`]: variables that the files of settings name.
 //! - [`settings`]: the application's settings in the syntax of `php.ini`.
 //! - [`lock_directory`]: the directory of OPcache's lock file.
 //! - [`trace`]: the stack of a worker's script, read from outside.
@@ -72,6 +73,7 @@ mod script_extensions;
 mod settings;
 mod socket;
 mod start_files;
+mod start_variables;
 mod supervisor;
 mod template;
 mod trace;

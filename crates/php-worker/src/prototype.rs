@@ -40,7 +40,7 @@ use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
-use crate::{mail, trace, uploads, usage};
+use crate::{mail, start_variables, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
 pub const COMMANDS: i32 = 3;
@@ -96,7 +96,8 @@ pub fn run() -> ExitCode {
     // Orphans of scripts become children of this process, and end with it.
     let _ = process_tree::adopt_orphans();
     match supervisor.first_message() {
-        Ok((ToPrototype::Check { spec, tmp }, _)) => {
+        Ok((ToPrototype::Check { spec, tmp, variables }, _)) => {
+            start_variables::set(variables);
             match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(()) => {
                     let version = String::new(); // nobody asks for it
@@ -106,7 +107,8 @@ pub fn run() -> ExitCode {
                 Err(problem) => failed(&supervisor, problem),
             }
         }
-        Ok((ToPrototype::Hello { spec, tmp, sendmail, .. }, descriptors)) => {
+        Ok((ToPrototype::Hello { spec, tmp, sendmail, variables, .. }, descriptors)) => {
+            start_variables::set(variables);
             use_sendmail(&sendmail);
             let loaded = Prototype::new(spec, descriptors).and_then(|prototype| {
                 check_roots(&prototype.spec.roots)?;

@@ -2,6 +2,7 @@
 //! writer of a FIFO, and read a device until no memory is left. Whether a file exists is PHP's to
 //! say.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +96,40 @@ fn texts(ini: &IniFiles) -> impl Iterator<Item = (&Path, String)> {
 pub fn contain_variables(ini: &IniFiles) -> bool {
     let is_variable = |line: &str| line.contains("${") && !line.trim_start().starts_with(';');
     texts(ini).any(|(_, text)| text.lines().any(is_variable))
+}
+
+/// Returns a problem for each variable that the files of settings name and nobody has. `missing` are
+/// the names that PHP has asked for in vain: those with a default, too.
+pub fn missing_variables(spec: &ApplicationSpec, missing: &BTreeSet<String>) -> Vec<Problem> {
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let (ini, _) = IniFiles::of_this_start();
+    let files: Vec<_> = texts(&ini).collect();
+    let places = files.iter().flat_map(|(file, text)| {
+        missing_in(text, missing).map(move |(line, name)| {
+            let problem = format_args!(
+                "{}, line {line}: ${{{name}}} is neither in the environment of the application nor \
+                 in that of the server, so it is empty; set it, or write ${{{name}:-default}}",
+                file.display()
+            );
+            Problem::at(key_of_files(spec), problem)
+        })
+    });
+    places.collect()
+}
+
+/// Returns the places of these variables in a file, each with the number of its line.
+fn missing_in<'a>(
+    text: &'a str,
+    missing: &'a BTreeSet<String>,
+) -> impl Iterator<Item = (usize, &'a str)> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with(';'));
+    lines.flat_map(move |(index, line)| {
+        let names = line.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+        let is_missing = |name: &&str| missing.contains(*name);
+        names.map(|(name, _)| name).filter(is_missing).map(move |name| (index + 1, name))
+    })
 }
 
 /// Checks the extensions that the files of settings name, before they are loaded.

@@ -8,6 +8,8 @@ use howdah_wire::bytes::Malformed;
 use howdah_wire::messages::{FromPrototype, MAX_MESSAGE, ToPrototype};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::start_variables;
+
 /// The socket of requests and the pipe of reports.
 pub struct Supervisor {
     /// Requests of the supervisor.
@@ -28,7 +30,10 @@ impl Supervisor {
             let _ = poll(&mut [PollFd::new(&self.commands, PollFlags::IN)], None);
             match packet::receive_next(&self.commands, MAX_MESSAGE) {
                 Ok((Received::Packet(_, descriptors), message)) => {
-                    return Ok((ToPrototype::decode(&message)?, descriptors));
+                    let decoded = ToPrototype::decode(&message);
+                    // It may have variables of the server.
+                    start_variables::overwrite(message);
+                    return Ok((decoded?, descriptors));
                 }
                 Ok((Received::Empty, _)) => {} // a signal interrupted the wait
                 Ok((Received::Closed, _)) | Err(_) => return Err(Malformed),

@@ -226,7 +226,7 @@ impl Child {
     fn begin(self) -> (Beginning, Settings) {
         let _ = process_tree::adopt_orphans();
         let hello = match self.supervisor.first_message() {
-            Ok((ToPrototype::Hello { spec, tmp, sendmail, user }, descriptors)) => {
+            Ok((ToPrototype::Hello { spec, tmp, sendmail, user, .. }, descriptors)) => {
                 loading::use_sendmail(&sendmail);
                 Ok((spec, tmp, user.map(credentials_of), descriptors))
             }
@@ -259,7 +259,7 @@ impl Child {
         howdah_launch::begin_session(self.output.as_fd())?;
         handlers::disarm(&IGNORED_SIGNALS);
         howdah_launch::set_limits(spec)?;
-        let environment = howdah_launch::environment(spec, user);
+        let environment = howdah_launch::environment(spec, user, &[]);
         let user = user.map(|credentials| User { credentials, has_groups: true });
         howdah_launch::assume_user(spec, user, Some(self.parent))?;
         let at_start = |error| Problem::of(format_args!("it cannot be started: {error}"));

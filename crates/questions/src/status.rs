@@ -24,6 +24,9 @@ pub struct Status {
     pub php: Named<PhpStatus>,
     /// Memory of all PHP processes.
     pub memory: MemoryStatus,
+    /// The server is about to end, and accepts connections for a last time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_leaving: bool,
     /// The program that serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ProgramStatus>,

@@ -203,6 +203,7 @@ async fn begins_with_http2(
     let header_timeout = tokio::time::sleep(handler.limits().header_timeout);
     let drained = poll_fn(|cx| match drain.poll_waiting(Phase::Incomplete, cx) {
         Signal::None => Poll::Pending,
+        Signal::Drain if drain.may_begin() => Poll::Pending,
         Signal::Drain | Signal::Evict => Poll::Ready(()),
     });
     let give_up = async {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use howdah_advice::detect::{self, DetectError, WorkerScript};
 use howdah_config::include::{SiteParts, SiteProblem};
-use howdah_config::{EnvironmentValue, Site, SiteWorker};
+use howdah_config::{EnvironmentSource, Site, SiteWorker};
 use howdah_sys::credentials::Credentials;
 use howdah_sys::sandbox::paths;
 use serde_json::{Map, Value, json};
@@ -336,9 +336,13 @@ fn application_of(
     }
     for (variable, value) in &site.environment {
         let value = match value {
-            EnvironmentValue::Text(text) => json!(text),
-            EnvironmentValue::File(file) => json!(read_value(variable, file, machine)?),
-            EnvironmentValue::Server(name) => json!({ "env": name }),
+            EnvironmentSource::Text(text) => json!(text),
+            EnvironmentSource::File(file) => json!(read_value(variable, file, machine)?),
+            EnvironmentSource::Beginning(_) => json!({ "env": true }),
+            EnvironmentSource::Server { name, default: None } => json!({ "env": name }),
+            EnvironmentSource::Server { name, default } => {
+                json!({ "env": name, "default": default })
+            }
         };
         set(&["environment", variable], &["environment", variable], value);
     }
@@ -363,5 +367,5 @@ fn read_value(variable: &str, file: &Path, machine: &Machine<'_>) -> Result<Stri
         String::from_utf8(text).map_err(|_| format!("{}: it is not UTF-8", file.display()))
     });
     let text = text.map_err(refused)?;
-    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+    Ok(text.trim_end_matches('\n').to_owned())
 }

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use howdah_launch::known_start::KnownStart;
-use howdah_sys::credentials;
 use howdah_sys::pipe::{self, Received};
+use howdah_sys::{credentials, environment};
 use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::{
     ApplicationSpec, FromPrototype, Isolation, MAX_REPORT, Problem, ToPrototype,
@@ -180,6 +180,7 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
     let spec = ApplicationSpec {
         php_version: spec.php_version.clone(),
         environment: spec.environment.clone(),
+        environment_files: spec.environment_files.clone(),
         ini_file: spec.ini_file.clone(),
         ini_admin: spec.ini_admin.clone(),
         ini_user: spec.ini_user.clone(),
@@ -193,7 +194,7 @@ fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
         },
         ..ApplicationSpec::new("")
     };
-    Some(ToPrototype::Check { spec, tmp: String::new() }.encode())
+    Some(ToPrototype::Check { spec, tmp: String::new(), variables: Vec::new() }.encode())
 }
 
 /// Maximum number of errors of an application that are looked for.
@@ -242,6 +243,16 @@ fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> b
         "stdout" => spec.stdout.take().is_some(),
         "stderr" => spec.stderr.take().is_some(),
         "options/file" => spec.ini_file.take().is_some(),
+        _ if key.starts_with("environment/") => {
+            let variables = [&mut spec.environment_files, &mut spec.missing_variables];
+            let name = &key["environment/".len()..];
+            let is_other = |(other, _): &(String, String)| other != name;
+            variables.into_iter().fold(false, |found, all| {
+                let before = all.len();
+                all.retain(is_other);
+                found || all.len() < before
+            })
+        }
         "worker" | "worker/watch" => spec.worker.take().is_some(),
         _ => {
             if let Some(name) = key.strip_prefix("isolation/cgroup/") {
@@ -284,7 +295,11 @@ fn try_application(
     let (messages, output) = pipe::new().map_err(failed)?;
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (reader, reports) = pipe::new().map_err(failed)?;
-    let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+    let check = ToPrototype::Check {
+        spec: spec.clone(),
+        tmp: options.tmp.display().to_string(),
+        variables: environment::for_settings(),
+    };
     let dry_run = Some(&*start);
     let launch = Launch { spec, identity: &identity, executable, socket, reports, output, dry_run };
     let pid = launch.start(&mut Plan::default(), &mut ControlGroups::default()).map_err(failed)?;

@@ -46,6 +46,8 @@ pub struct Grants {
     pub telemetry: Option<TelemetryRoute>,
     /// An action responds with the page of the server.
     pub has_dashboard: bool,
+    /// Time for which connections are still accepted when the server ends gracefully.
+    pub shutdown_delay: Duration,
     /// Maximum time in which the router must have finished its requests when the server ends
     /// gracefully.
     pub shutdown_timeout: Option<Duration>,

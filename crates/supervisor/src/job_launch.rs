@@ -57,17 +57,19 @@ impl<'a> JobLaunch<'a> {
         let parent = std::process::id();
         let rights = Rights { spec: self.spec, identity: &self.identity };
         rights.start(plan, groups, false, || {
-            let prepared = rights.give_up(output.as_fd(), &self.executable, parent, false);
+            let prepared = howdah_launch::read_environment_files(self.spec).and_then(|files| {
+                rights.give_up(output.as_fd(), &self.executable, parent, false).map(|()| files)
+            });
             let problem = match prepared {
                 Err(problem) => problem,
-                Ok(()) => self.execute(),
+                Ok(files) => self.execute(&files),
             };
             eprintln!("it cannot be started: {problem}");
         })
     }
 
     /// Executes the command. Returns only the error.
-    fn execute(&self) -> Problem {
+    fn execute(&self, files: &[(String, String)]) -> Problem {
         // What the command leaves behind stays below it, so that it ends with the command.
         if let Err(error) = process_tree::adopt_orphans() {
             return Problem::of(error);
@@ -93,7 +95,7 @@ impl<'a> JobLaunch<'a> {
         if name == PHP {
             command.args(self.settings());
         }
-        let environment = environment(self.spec, &self.identity);
+        let environment = howdah_launch::environment(self.spec, self.identity.user.as_ref(), files);
         command.args(arguments).env_clear().envs(environment);
         let error = command.exec();
         Problem::at(at, format_args!("\"{name}\": {error}"))
@@ -158,15 +160,6 @@ fn directory(spec: &ApplicationSpec, job: &Job) -> Option<PathBuf> {
     let of_application = || spec.working_directory.as_ref().map(PathBuf::from);
     let root = || spec.roots.first().map(|(_, root)| PathBuf::from(root));
     own.or_else(of_application).or_else(root)
-}
-
-/// Returns the variables of a command.
-fn environment(spec: &ApplicationSpec, identity: &Identity) -> Vec<(String, String)> {
-    let mut environment = howdah_launch::environment(spec, identity.user.as_ref());
-    if !environment.iter().any(|(name, _)| name == "PATH") {
-        environment.push(("PATH".to_owned(), php_command::DEFAULT_PATH.to_owned()));
-    }
-    environment
 }
 
 /// Returns the path of a key of a job, relative to its application.

@@ -75,9 +75,14 @@ impl Launch<'_> {
     fn become_prototype(&self, parent: u32) -> FromPrototype {
         let rights = Rights { spec: self.spec, identity: self.identity };
         let (output, is_dry_run) = (self.output.as_fd(), self.dry_run.is_some());
-        if let Err(problem) = rights.give_up(output, &self.executable, parent, is_dry_run) {
-            return FromPrototype::Failed { problem };
-        }
+        let files = howdah_launch::read_environment_files(self.spec);
+        let prepared = files.and_then(|files| {
+            rights.give_up(output, &self.executable, parent, is_dry_run).map(|()| files)
+        });
+        let files = match prepared {
+            Ok(files) => files,
+            Err(problem) => return FromPrototype::Failed { problem },
+        };
         if let Some(known) = &self.dry_run {
             if self.spec.isolation.rootfs.is_some() {
                 return FromPrototype::Ready { version: String::new() };
@@ -88,7 +93,7 @@ impl Launch<'_> {
                 Ok(None) => {}
             }
         }
-        let error = self.execute();
+        let error = self.execute(&files);
         let problem = Problem::of(format_args!("it cannot be started: {error}"));
         FromPrototype::Failed { problem }
     }
@@ -103,7 +108,7 @@ impl Launch<'_> {
         FromPrototype::Ready { version: String::new() }
     }
 
-    fn execute(&self) -> std::io::Error {
+    fn execute(&self, files: &[(String, String)]) -> std::io::Error {
         let placed = process::duplicate_to(&self.socket, 3)
             .and_then(|()| process::duplicate_to(&self.reports, 4));
         if let Err(error) = placed {
@@ -112,7 +117,7 @@ impl Launch<'_> {
         let title = format!("howdah: \"{}\" prototype", self.spec.name);
         // Spaces reserve room for the longer titles of workers.
         let arguments = [title.as_str(), "                "];
-        let environment = howdah_launch::environment(self.spec, self.identity.user.as_ref());
+        let environment = howdah_launch::environment(self.spec, self.identity.user.as_ref(), files);
         process::exec_file(&self.executable, &arguments, &environment)
     }
 

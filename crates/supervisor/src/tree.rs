@@ -115,6 +115,7 @@ impl Tree {
             self.ping_router_if_due(now);
             self.watch_processes(now);
             self.look_at_control_file(now);
+            self.end_leaving(now);
             if self.is_over(now) {
                 return self.finish();
             }

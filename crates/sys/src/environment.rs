@@ -1,7 +1,8 @@
 //! The environment variables of this process.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::OnceLock;
 
 /// First parts of the names of variables that libraries and extensions of PHP read while they
 /// start.
@@ -28,6 +29,66 @@ pub const LIBRARY_VARIABLES: [&str; 21] = [
     "USE_ZEND_",
     "ZEND_",
 ];
+
+/// First parts of the names of variables that are about this server and the service manager, and
+/// not for applications.
+const PRIVATE_VARIABLES: [&str; 12] = [
+    "CREDENTIALS_DIRECTORY",
+    "FDSTORE",
+    "HOWDAH_",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "LISTEN_",
+    "MAINPID",
+    "MANAGERPID",
+    "MEMORY_PRESSURE_",
+    "NOTIFY_SOCKET",
+    "SYSTEMD_EXEC_PID",
+    "WATCHDOG_",
+];
+
+/// Returns true for a variable that an application gets only if it is named.
+pub fn is_private(name: &str) -> bool {
+    PRIVATE_VARIABLES.iter().any(|first| name.starts_with(first))
+}
+
+/// Variables of applications that are not those of this process.
+static ADDED: OnceLock<Vec<(String, String)>> = OnceLock::new();
+
+/// Adds variables to [`all`] which this process itself does not obey. Only the first call counts.
+pub fn add_for_applications(variables: Vec<(String, String)>) {
+    let _ = ADDED.set(variables);
+}
+
+/// Returns the variables of this process whose names and values are UTF-8, and those that were
+/// added for applications, which take precedence.
+pub fn all() -> Vec<(String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let added = ADDED.get().map(Vec::as_slice).unwrap_or_default();
+    let is_replaced = |name: &str| added.iter().any(|(other, _)| other == name);
+    let own = std::env::vars_os().filter_map(text).filter(|(name, _)| !is_replaced(name));
+    own.chain(added.iter().cloned()).collect()
+}
+
+/// Maximum length of all variables of [`for_settings`], in bytes: a part of a message.
+const MAX_SETTINGS_BYTES: usize = 32 << 10;
+
+/// Returns the variables of [`all`] that may be named in php.ini: those that are about this server
+/// and those that are too long for a setting are left out.
+pub fn for_settings() -> Vec<(String, String)> {
+    let mut left = MAX_SETTINGS_BYTES;
+    let mut variables = all();
+    variables.sort_by_key(|(name, value)| name.len() + value.len());
+    variables.retain(|(name, value)| {
+        let length = name.len() + value.len() + 16;
+        let fits = !is_private(name) && length <= left;
+        left -= if fits { length } else { 0 };
+        fits
+    });
+    variables
+}
 
 /// Replaces all environment variables. Error: a name or value that the environment cannot hold.
 ///

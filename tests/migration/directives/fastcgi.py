@@ -22,7 +22,7 @@ TELL_ALL = """<?php
 header('Content-Type: application/json');
 $told = [];
 foreach ($_SERVER as $name => $value)
-    if (!preg_match('/^(REQUEST_TIME|REMOTE_PORT|SERVER_PORT|SERVER_SOFTWARE|HTTP_CONNECTION|REQUEST_ID|FCGI_ROLE|USER|HOME|argv|argc)/', $name))
+    if (!preg_match('/^(REQUEST_TIME|REMOTE_PORT|SERVER_PORT|SERVER_SOFTWARE|HTTP_CONNECTION|REQUEST_ID|FCGI_ROLE|USER|HOME|PATH|argv|argc)/', $name))
         $told[$name] = $value;
 ksort($told);
 echo json_encode($told, JSON_UNESCAPED_SLASHES), "\\n", json_encode([$_GET, $_POST]), ini_get('user_agent');

@@ -3,7 +3,7 @@
 use crate::access::BASIC_AUTH;
 use crate::access_log::LOGS;
 use crate::cache::CACHE;
-use crate::environment::ENV;
+use crate::environment::OF_SERVER;
 use crate::jobs::JOB;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
@@ -214,12 +214,12 @@ const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg
 /// A value in a file, or in the server's environment.
 pub(super) static VALUE_FILE: Shape = Shape {
     name: "value_file",
-    parts: &[&[
-        Key::new("file", Kind::Text, "File with the value")
-            .details("Read with the document; a line feed at its end does not belong to it")
-            .kind(),
-        ENV.kind(),
-    ]],
+    parts: &[
+        &[Key::new("file", Kind::Text, "File with the value")
+            .details("Read with the document; line feeds at its end do not belong to it")
+            .kind()],
+        OF_SERVER,
+    ],
 };
 
 /// `logs` of a site.

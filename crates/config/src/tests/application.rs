@@ -238,20 +238,48 @@ fn extensions_are_names_and_no_paths() {
 }
 
 #[test]
-fn a_variable_may_have_the_value_of_one_of_the_server() {
-    let application = |value: Value| json!({"applications": {"a": {"type": "php", "root": "/", "environment": {"A": value}}}});
-    let config = read(application(json!({"env": "B"})));
-    let expected = ("A".to_owned(), EnvironmentSource::Server("B".to_owned()));
-    assert_eq!(config.applications[0].environment, [expected]);
+fn a_variable_may_have_its_value_in_the_environment_of_the_server_or_in_a_file() {
+    let named = |name: &str, value: Value| {
+        let environment = json!({name: value});
+        json!({"applications": {"a": {"type": "php", "root": "/", "environment": environment}}})
+    };
+    let application = |value: Value| named("A", value);
+    let of_server = |name: &str, default: Option<&str>| EnvironmentSource::Server {
+        name: name.to_owned(),
+        default: default.map(str::to_owned),
+    };
+    for (name, value, expected) in [
+        ("A", json!({"env": "B"}), of_server("B", None)),
+        ("A", json!({"env": true}), of_server("A", None)),
+        ("A", json!({"env": "B", "default": ""}), of_server("B", Some(""))),
+        ("A", json!({"file": "/run/a"}), EnvironmentSource::File("/run/a".into())),
+        ("A_*", json!({"env": true}), EnvironmentSource::Beginning("A_".to_owned())),
+        ("*", json!({"env": true}), EnvironmentSource::Beginning(String::new())),
+        ("A*", json!("x"), EnvironmentSource::Text("x".to_owned())),
+    ] {
+        let config = read(named(name, value));
+        assert_eq!(config.applications[0].environment, [(name.to_owned(), expected)]);
+    }
     for (value, message) in [
         (json!({"env": ""}), "must have a name"),
         (json!({"env": "a=b"}), "must have a name"),
         (json!({"env": 1}), "must be a string"),
-        (json!({}), "\"env\" is missing"),
-        (json!({"env": "A", "file": "/a"}), "unknown key \"file\""),
+        (json!({"env": false}), "must be the name of a variable, or true"),
+        (json!({"env": "B", "default": "a\0"}), "null character"),
+        (json!({"file": ""}), "must not be empty"),
+        (json!({"file": "/a", "default": "b"}), "unknown key \"default\""),
+        (json!({}), "one of \"file\" or \"env\" is missing"),
+        (json!({"env": "A", "file": "/a"}), "only one of \"file\" and \"env\""),
         (json!("a\0"), "null character"),
     ] {
         let line = refusal(application(value));
+        assert!(line.contains(message), "{line}");
+    }
+    for (name, value, message) in [
+        ("*_A", json!({"env": true}), "with \"*\" at its end alone"),
+        ("A*", json!({"env": true, "default": ""}), "has no \"default\""),
+    ] {
+        let line = refusal(named(name, value));
         assert!(line.contains(message), "{line}");
     }
 }

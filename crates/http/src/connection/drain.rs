@@ -9,6 +9,9 @@
 //! connection waits for one more request, whose response closes it. A client that has just sent a
 //! request on an idle connection therefore gets its response.
 //!
+//! The same time is given before this server itself accepts no more connections: those that are new
+//! wait for their first request.
+//!
 //! The registry also has the [`Phase`] of each connection. When descriptors run short, connections
 //! that wait for their client are evicted ([`crate::eviction`]): an evicted connection is woken and
 //! closes itself, unless a request has arrived meanwhile.
@@ -69,6 +72,9 @@ pub struct HandedOver {
     pub idle_until: Instant,
     /// Time until which a tunnel may continue; `None` without a limit.
     pub tunnels_until: Option<Instant>,
+    /// This server itself still accepts connections until `idle_until`, when the signal is started
+    /// once more.
+    pub is_accepting: bool,
 }
 
 /// Entry of an open connection.
@@ -232,6 +238,13 @@ impl DrainRegistration {
     /// Returns the deadlines of [`Drain::hand_over`], if that was the start.
     pub fn handed_over(&self) -> Option<HandedOver> {
         self.shared.handed_over.get()
+    }
+
+    /// Returns true if a connection that has had no request waits for its first one although the
+    /// signal was started.
+    pub fn may_begin(&self) -> bool {
+        self.handed_over()
+            .is_some_and(|handed| handed.is_accepting && Instant::now() < handed.idle_until)
     }
 
     /// Returns the signal.

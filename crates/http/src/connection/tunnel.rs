@@ -32,8 +32,10 @@ struct Timeouts {
     draining: Duration,
 }
 
-const TIMEOUTS: Timeouts =
-    Timeouts { half_closed: Duration::from_secs(60), draining: Duration::from_secs(10) };
+const TIMEOUTS: Timeouts = Timeouts { half_closed: Duration::from_secs(60), draining: DRAINING };
+
+/// Maximum duration of a tunnel after the end of the server has begun.
+pub const DRAINING: Duration = Duration::from_secs(10);
 
 /// Connection to an upstream server.
 pub trait UpstreamIo: AsyncRead + AsyncWrite + Unpin {}

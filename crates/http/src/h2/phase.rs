@@ -37,7 +37,9 @@ impl ConnectionPhase {
 
     /// Returns true if the connection must end when it has no requests. The signal wakes the task.
     pub fn poll_draining(&self, cx: &mut Context<'_>) -> bool {
-        self.drain.borrow().as_ref().is_none_or(|drain| drain.poll(cx))
+        let has_begun = self.has_begun.get();
+        let drain = self.drain.borrow();
+        drain.as_ref().is_none_or(|drain| drain.poll(cx) && (has_begun || !drain.may_begin()))
     }
 
     /// Returns true if the connection is evicted. An eviction wakes the task.

@@ -151,7 +151,7 @@ fn empty_values_and_none_are_empty_settings() {
 #[test]
 fn a_variable_of_the_environment_is_that_of_the_server() {
     let application = application("env[A] = $HOME\n");
-    assert_eq!(application["environment"], json!({ "A": { "env": "HOME" } }));
+    assert_eq!(application["environment"], json!({ "A": { "env": "HOME", "default": "" } }));
     assert_eq!(status("env[A] = $HOME"), Status::Changed);
 }
 

@@ -1,11 +1,12 @@
 //! The functions that C calls. No panic crosses into C: each of them goes through [`guard`].
 
-use std::ffi::{OsStr, c_char, c_int, c_void};
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::ptr;
 use std::slice;
 use std::sync::{Mutex, OnceLock};
 
@@ -14,6 +15,7 @@ use howdah_sys::permission::{Obstacle, Wanted};
 
 use crate::exchange::{Disconnected, Exchange, ScriptCall};
 use crate::mail::{self, Caller};
+use crate::start_variables;
 
 use super::params::Text;
 
@@ -36,6 +38,7 @@ pub(super) struct Callbacks {
     takes_mail: extern "C" fn(*const c_char, usize) -> c_int,
     mail: extern "C" fn(*mut c_void, *const RawMail) -> c_int,
     sample: extern "C" fn(*mut c_void, *const RawCall, usize, u32, c_int),
+    start_variable: extern "C" fn(*const c_char, usize) -> *const c_char,
 }
 
 /// As `struct howdah_call` in `shim/howdah.h`.
@@ -61,7 +64,7 @@ pub(super) struct RawMail {
     message: c_int,
 }
 
-const _: () = assert!(size_of::<Callbacks>() == 128 && size_of::<RawCall>() == 56);
+const _: () = assert!(size_of::<Callbacks>() == 136 && size_of::<RawCall>() == 56);
 
 /// The context of a worker script.
 pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
@@ -93,6 +96,7 @@ pub(super) static CALLBACKS: Callbacks = Callbacks {
     takes_mail,
     mail,
     sample,
+    start_variable,
 };
 
 /// Syslog severity `LOG_ERR`.
@@ -272,6 +276,19 @@ extern "C" fn sample(
         ScriptCall { class, name, file, line: call.line, start: call.start }
     });
     guard(context, |exchange| exchange.sample(calls, ticks, is_last != 0));
+}
+
+extern "C" fn start_variable(name: *const c_char, len: usize) -> *const c_char {
+    // SAFETY: C passes a text of this length.
+    let name = unsafe { bytes(name, len) };
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let own = |name: &str| {
+            let value = std::env::var_os(name)?;
+            CString::new(value.into_encoded_bytes()).ok()
+        };
+        std::str::from_utf8(name).map_or(ptr::null(), |name| start_variables::find(name, own))
+    }));
+    found.unwrap_or(ptr::null())
 }
 
 extern "C" fn exiting() {

@@ -131,7 +131,14 @@ impl Application {
         let tmp = "/tmp".to_owned();
         packet::send(
             &commands,
-            &ToPrototype::Hello { spec, tmp, sendmail: String::new(), user: None }.encode(),
+            &ToPrototype::Hello {
+                spec,
+                tmp,
+                sendmail: String::new(),
+                user: None,
+                variables: Vec::new(),
+            }
+            .encode(),
             &descriptors,
         )
         .unwrap();

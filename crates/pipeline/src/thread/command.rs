@@ -46,6 +46,8 @@ pub enum ThreadCommand {
         /// Sent when the socket is closed.
         done: oneshot::Sender<()>,
     },
+    /// Accept further connections, and close each with its response: the server is about to end.
+    Leave(HandedOver),
     /// Keep the snapshot that routes requests on open connections of a listener which the next
     /// configuration does not have.
     AnnounceRemoval {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use howdah_config::{Address, Defaults};
 use howdah_dns::{self as names, Names};
@@ -70,6 +70,8 @@ pub(super) struct ControlThread {
     pub(super) dashboard: Address,
     /// Another change waits for the one that is being made.
     pub(super) is_hurried: bool,
+    /// The server is about to end.
+    pub(super) is_leaving: bool,
     /// A document of which a part cannot run is refused, also when it is read again.
     pub(super) is_strict: bool,
     /// Parts of the configuration that are out.
@@ -120,6 +122,10 @@ impl ControlThread {
                 self.problems_of_supervisor = found.chain(former).collect();
                 Ok(())
             }
+            FromSupervisor::Leaving { milliseconds } => {
+                self.leave(Duration::from_millis(milliseconds));
+                Ok(())
+            }
             FromSupervisor::NameFiles {} => {
                 names::files::FILES.take(descriptors);
                 Ok(())
@@ -145,6 +151,7 @@ impl ControlThread {
                 let list = self.out.list();
                 let (warnings, out) = list.iter().partition(|part| part.extent.is_warning());
                 let parts = |list: Vec<&OutPart>| list.into_iter().map(OutPart::status).collect();
+                status.is_leaving = self.is_leaving;
                 (status.warnings, status.out) = (parts(warnings), parts(out));
                 drop(done.send(status));
             }
@@ -278,6 +285,7 @@ impl ControlThread {
         if matches!(
             message,
             FromSupervisor::Reopened {}
+                | FromSupervisor::Leaving { .. }
                 | FromSupervisor::Bound { .. }
                 | FromSupervisor::BindFailed { .. }
                 | FromSupervisor::LogOpened { .. }

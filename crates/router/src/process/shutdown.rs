@@ -1,5 +1,8 @@
 //! Stops the router.
 //!
+//! Before a graceful shutdown there may be a time in which connections are still accepted, and each
+//! response closes its connection ([`ControlThread::leave`]): load balancers learn of the end.
+//!
 //! A fast shutdown drops everything. A graceful one has two steps, and a request for a fast one
 //! ends either at once:
 //!
@@ -16,6 +19,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use howdah_http::drain::HandedOver;
+use howdah_http::tunnel;
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
@@ -37,6 +41,18 @@ enum Mode {
 }
 
 impl ControlThread {
+    /// Lets clients know that the server ends after this time. Meanwhile everything goes on.
+    pub(super) fn leave(&mut self, time: Duration) {
+        self.is_leaving = true;
+        let Some(until) = Instant::now().checked_add(time) else { return };
+        let deadlines = HandedOver {
+            idle_until: until.into(),
+            tunnels_until: until.checked_add(tunnel::DRAINING).map(Into::into),
+            is_accepting: true,
+        };
+        self.threads.send(|| ThreadCommand::Leave(deadlines));
+    }
+
     /// Stops, and waits until the supervisor ends this process.
     pub(super) async fn shut_down(mut self, graceful: bool, is_replaced: bool) -> io::Result<()> {
         let timeout = self.shared.snapshot.load().config.settings.shutdown_timeout;
@@ -46,6 +62,7 @@ impl ControlThread {
         let handed_over = is_replaced.then(|| HandedOver {
             idle_until: (now + IDLE_GRACE).into(),
             tunnels_until: deadline.map(Into::into),
+            is_accepting: false,
         });
         if graceful {
             self.usage.report_until_end();

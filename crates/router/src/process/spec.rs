@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use ::howdah_config as config;
+use howdah_sys::environment;
 use howdah_tls::{Source, client_sources, sources};
 use howdah_wire::messages::{
     ApplicationSpec, IdRange, Isolation, ResourceLimits, Sandbox, WorkerScript,
@@ -28,18 +29,14 @@ pub fn tls_sources(config: &config::Config) -> Vec<Source> {
 /// Maximum length in bytes of an application's name in process titles and the log.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Returns the specification of an application, for the supervisor and the prototype. `variable`
-/// returns the value of a variable of the server's environment.
+/// Returns the specification of an application, for the supervisor and the prototype. `variables`
+/// is the environment of the server.
 pub fn spec(
     config: &config::Application,
     geometry: Geometry,
-    variable: impl Fn(&str) -> Option<String>,
+    variables: &[(String, String)],
 ) -> ApplicationSpec {
-    let value = |source: &config::EnvironmentSource| match source {
-        config::EnvironmentSource::Server(name) => variable(name).unwrap_or_default(),
-        config::EnvironmentSource::Text(text) => text.clone(),
-    };
-    let environment = config.environment.iter().map(|(name, source)| (name.clone(), value(source)));
+    let Environment { texts, files, missing } = Environment::of(config, variables);
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let roots = config.targets.iter().map(|target| (target.key("root"), path(&target.root)));
     let mut roots: Vec<_> = roots.collect();
@@ -53,7 +50,9 @@ pub fn spec(
         working_directory: config.working_directory.as_ref().map(path),
         priority: config.priority.and_then(|nice| u32::try_from(nice + 20).ok()),
         umask: config.umask,
-        environment: environment.collect(),
+        environment: texts,
+        environment_files: files,
+        missing_variables: missing,
         worker: worker(config),
         ini_file: config.options.file.as_ref().map(path),
         ini_admin: ini_admin(config),
@@ -79,6 +78,52 @@ pub fn spec(
         rlimits: config.limits.rlimits.clone(),
         isolation: isolation(&config.isolation),
         geometry,
+    }
+}
+
+/// The environment variables of an application.
+#[derive(Default)]
+struct Environment {
+    /// Those whose values are known.
+    texts: Vec<(String, String)>,
+    /// Those whose values are in files.
+    files: Vec<(String, String)>,
+    /// Those whose values are in variables that the server does not have.
+    missing: Vec<(String, String)>,
+}
+
+impl Environment {
+    fn of(config: &config::Application, variables: &[(String, String)]) -> Environment {
+        let mut found = Environment::default();
+        for (name, source) in &config.environment {
+            match source {
+                config::EnvironmentSource::Text(text) => {
+                    found.texts.push((name.clone(), text.clone()));
+                }
+                config::EnvironmentSource::File(file) => {
+                    found.files.push((name.clone(), file.to_string_lossy().into_owned()));
+                }
+                config::EnvironmentSource::Server { name: wanted, default } => {
+                    let of_server = variables.iter().find(|(known, _)| known == wanted);
+                    match of_server.map(|(_, value)| value).or(default.as_ref()) {
+                        Some(value) => found.texts.push((name.clone(), value.clone())),
+                        None => found.missing.push((name.clone(), wanted.clone())),
+                    }
+                }
+                config::EnvironmentSource::Beginning(beginning) => {
+                    let is_meant = |name: &str| {
+                        name.starts_with(beginning.as_str())
+                            && !environment::is_private(name)
+                            && config.environment.iter().all(|(other, _)| other != name)
+                            && found.texts.iter().all(|(other, _)| other != name)
+                    };
+                    let meant = variables.iter().filter(|(name, _)| is_meant(name));
+                    let meant: Vec<_> = meant.cloned().collect();
+                    found.texts.extend(meant);
+                }
+            }
+        }
+        found
     }
 }
 
@@ -174,5 +219,49 @@ fn isolation(config: &config::Isolation) -> Isolation {
             }),
             _ => None,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_the_server_reach_the_applications_that_ask_for_them() {
+        let environment = |environment: serde_json::Value| {
+            let document = serde_json::json!({"applications": {"a": {
+                "type": "php", "root": "/", "environment": environment,
+            }}});
+            let config = config::parse(document.to_string().as_bytes()).unwrap();
+            let variables = [
+                ("APP_B", "2"),
+                ("APP_A", "1"),
+                ("TZ", "UTC"),
+                ("HOWDAH_CONTROL_TOKEN_FILE", "/secret"),
+                ("NOTIFY_SOCKET", "/run/notify"),
+                ("LISTEN_FDS", "3"),
+                ("CREDENTIALS_DIRECTORY", "/run/credentials"),
+            ];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            spec(&config.applications[0], Geometry::for_pool(1, 1), &variables)
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let found = environment(serde_json::json!({"*": {"env": true}, "TZ": "Asia/Tokyo"}));
+        let expected = [("APP_B", "2"), ("APP_A", "1"), ("TZ", "Asia/Tokyo")];
+        assert_eq!(found.environment, pairs(&expected));
+        let found = environment(serde_json::json!({"APP_*": {"env": true}, "A*": {"env": true}}));
+        assert_eq!(found.environment, pairs(&[("APP_B", "2"), ("APP_A", "1")]));
+        let found = environment(serde_json::json!({
+            "A": {"env": "APP_A"},
+            "TZ": {"env": true},
+            "N": {"env": "NONE", "default": "none"},
+            "M": {"env": "NONE"},
+            "F": {"file": "/run/f"},
+        }));
+        assert_eq!(found.environment, pairs(&[("A", "1"), ("TZ", "UTC"), ("N", "none")]));
+        assert_eq!(found.environment_files, pairs(&[("F", "/run/f")]));
+        assert_eq!(found.missing_variables, pairs(&[("M", "NONE")]));
     }
 }

@@ -154,6 +154,7 @@ fn control_thread(
         defaults: hello.defaults,
         dashboard: Address::Abstract(hello.dashboard),
         is_hurried: false,
+        is_leaving: false,
         is_strict: hello.strict,
         out: OutParts::default(),
         problems_of_supervisor: Vec::new(),

@@ -121,6 +121,9 @@ async fn carry_out_commands(
                     thread.php.fail(*key, Failure::Stopped(reason.clone()));
                 }
             }
+            ThreadCommand::Leave(deadlines) => {
+                thread.listeners.drains().iter().for_each(|drain| drain.hand_over(deadlines));
+            }
             ThreadCommand::Quit { graceful: true, handed_over, finished } => {
                 let (drains, accepting) = thread.listeners.close();
                 drains.iter().for_each(|drain| match handed_over {

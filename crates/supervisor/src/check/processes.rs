@@ -169,7 +169,8 @@ impl Checker {
 
     /// Sends an application, the number of the start that is known, and that start if it is new.
     fn begin(&mut self, spec: &ApplicationSpec, known: Option<&NumberedStart>) -> io::Result<()> {
-        let message = ToPrototype::Check { spec: spec.clone(), tmp: String::new() };
+        let (tmp, variables) = (String::new(), Vec::new());
+        let message = ToPrototype::Check { spec: spec.clone(), tmp, variables };
         pipe::send(&self.specs, &message.encode())?;
         let is_new = known.is_some_and(|known| self.sent_starts.insert(known.number));
         let mut number = Vec::new();

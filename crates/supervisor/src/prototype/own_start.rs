@@ -89,6 +89,10 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
         Some(format!("options/{part}/{}", found.0))
     });
     setting.or_else(|| {
+        // The zygote may not read them: only a fork of the supervisor has its rights.
+        if let Some((name, _)) = spec.environment_files.first() {
+            return Some(format!("environment/{name}"));
+        }
         let is_read = |name: &str| LIBRARY_VARIABLES.iter().any(|first| name.starts_with(first));
         let (name, _) = spec.environment.iter().find(|(name, _)| is_read(name))?;
         Some(format!("environment/{name}"))
@@ -150,6 +154,13 @@ mod tests {
             let found = own_start_with(|spec| spec.environment = pair(name));
             assert_eq!(found, needs_own.then(|| format!("environment/{name}")));
         }
+    }
+
+    #[test]
+    fn a_variable_in_a_file_needs_a_start_of_its_own() {
+        let file = vec![("SECRET".to_owned(), "/run/secret".to_owned())];
+        let found = own_start_with(|spec| spec.environment_files = file);
+        assert_eq!(found.as_deref(), Some("environment/SECRET"));
     }
 
     #[test]

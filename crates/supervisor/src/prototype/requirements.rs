@@ -27,6 +27,13 @@ pub(crate) fn requirements(
         kind: ProblemKind::Other,
         ..Problem::at("type", missing(options, &spec.php_version))
     })?;
+    if let Some((name, wanted)) = spec.missing_variables.first() {
+        let message = format_args!(
+            "the environment of the server has no variable {wanted}: set it where the server is \
+             started, or name a \"default\""
+        );
+        return Err(Problem::at(format!("environment/{name}"), message));
+    }
     let executable = program.file.clone();
     let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
     resources::check(spec)?;

@@ -61,6 +61,7 @@ impl Model {
             mail: HashMap::new(),
             telemetry: None,
             has_dashboard: false,
+            shutdown_delay: std::time::Duration::ZERO,
             shutdown_timeout: None,
         };
         let options = Options {

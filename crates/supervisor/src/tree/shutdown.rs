@@ -20,8 +20,41 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(10);
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Tree {
+    /// Begins the time before a graceful end in which clients learn of it. Returns false if the end
+    /// itself must begin: without such a time, or when it is ended by a second signal.
+    fn leave(&mut self) -> bool {
+        let delay = self.changes.current.grants.shutdown_delay;
+        let serves = self.has_served && self.router.is_some() && !self.upgrade.is_replaced();
+        if delay.is_zero() || !serves || self.leaving.is_some() || self.shutdown.is_some() {
+            return false;
+        }
+        let Some(until) = Instant::now().checked_add(delay) else { return false };
+        self.end_upgrade(true);
+        self.leaving = Some(until);
+        self.notify_stopping(true);
+        let seconds = delay.as_secs_f64();
+        let line = format_args!(
+            "told to end: connections are accepted for {seconds} s more (settings/shutdown_delay)"
+        );
+        self.log.write(Level::Notice, line);
+        let milliseconds = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.send_to_router(&FromSupervisor::Leaving { milliseconds }, &[]);
+        true
+    }
+
+    /// Begins the graceful end when clients have had the time to learn of it.
+    pub(super) fn end_leaving(&mut self, now: Instant) {
+        if self.leaving.is_some_and(|until| until <= now) {
+            self.shut_down(true);
+        }
+    }
+
     /// Begins to end the server. A fast shutdown does not become graceful again.
     pub(super) fn shut_down(&mut self, is_graceful: bool) {
+        if is_graceful && self.leave() {
+            return;
+        }
+        self.leaving = None;
         let is_fast_already = self.shutdown.as_ref().is_some_and(|begun| !begun.is_graceful);
         if is_fast_already || is_graceful && self.upgrade.is_replaced() {
             return;

@@ -105,6 +105,8 @@ pub(super) struct Tree {
     pub(super) refusals: Refusals,
     /// A router has served. From then on only a request of the administrator ends the server.
     pub(super) has_served: bool,
+    /// Time at which a graceful shutdown begins: until then, clients learn of it.
+    pub(super) leaving: Option<Instant>,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
     pub(super) failed_starts: FailedStarts,
@@ -195,6 +197,7 @@ impl Tree {
             counting: Counting::default(),
             refusals: Refusals::default(),
             has_served: false,
+            leaving: None,
             shutdown: None,
             upgrade: Upgrade::default(),
             failed_starts: FailedStarts::default(),

@@ -145,7 +145,8 @@ impl Tree {
                 predecessor.pid()
             ));
         }
-        if self.shutdown.is_some() || !self.has_served || self.router.is_none() {
+        let is_ending = self.shutdown.is_some() || self.leaving.is_some();
+        if is_ending || !self.has_served || self.router.is_none() {
             return Err("the server is starting or ending; try again".to_owned());
         }
         if self.changes.is_changing() {

@@ -114,6 +114,7 @@ impl Tree {
             .chain(self.watch.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.jobs_due(now))
+            .chain(self.leaving)
             .chain(self.shutdown_due(now))
             .min();
         let wait = due.map(|due| due.saturating_duration_since(now) + Duration::from_millis(1));

@@ -22,6 +22,8 @@ messages! {
             /// User that a process which a zygote has forked becomes; `None` if it is that user
             /// already.
             user: Option<ProcessUser>,
+            /// Variables of the server's environment, for php.ini alone.
+            variables: Vec<(String, String)>,
         }
         /// Replaces `Hello`: checks whether the application could run. Warnings are sent as
         /// `Noticed`, then the prototype ends with `Ready` or `Failed`.
@@ -30,6 +32,8 @@ messages! {
             spec: ApplicationSpec,
             /// As in `Hello`.
             tmp: String,
+            /// As in `Hello`.
+            variables: Vec<(String, String)>,
         }
         /// Requests the stack of a worker's script; answered with `Traced`.
         20 Trace {

@@ -325,6 +325,12 @@ messages! {
         }
         /// The log was reopened. Descriptor: the log.
         9 Reopened {}
+        /// The server ends after this time, in which new connections are still accepted. Each
+        /// response closes its connection.
+        37 Leaving {
+            /// Milliseconds.
+            milliseconds: u64,
+        }
         /// Ends the router: immediately, or after the requests in progress.
         10 Quit {
             /// Finish requests first.

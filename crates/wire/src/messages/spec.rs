@@ -134,8 +134,13 @@ record! {
         priority: Option<u32>,
         /// Permissions that new files do not get; `None` for the server's.
         umask: Option<u32>,
-        /// Environment variables; the program inherits only these.
+        /// Environment variables; the program inherits only these, and those of files.
         environment: Vec<(String, String)>,
+        /// Environment variables, each with the file that has its value.
+        environment_files: Vec<(String, String)>,
+        /// Environment variables, each with the variable of the server that has its value and does
+        /// not exist.
+        missing_variables: Vec<(String, String)>,
         /// `php.ini` to read instead of libphp's default.
         ini_file: Option<String>,
         /// Script that stays in memory; `None` to start a script for each request.
@@ -187,6 +192,8 @@ impl ApplicationSpec {
             priority: None,
             umask: None,
             environment: Vec::new(),
+            environment_files: Vec::new(),
+            missing_variables: Vec::new(),
             ini_file: None,
             worker: None,
             ini_admin: Vec::new(),

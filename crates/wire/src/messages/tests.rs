@@ -27,6 +27,8 @@ fn spec() -> ApplicationSpec {
         priority: Some(25),
         umask: Some(0o27),
         environment: pair(),
+        environment_files: pair(),
+        missing_variables: pair(),
         ini_file: None,
         worker: Some(WorkerScript {
             script: text("/srv/worker.php"),
@@ -93,6 +95,7 @@ fn every_message_is_read_back_whole() {
             tmp: text("/tmp"),
             sendmail: text("/s"),
             user: Some(user()),
+            variables: vec![(text("A"), text("b"))],
         },
         ToPrototype::Measure { workers: vec![WORKER, WorkerId { index: 0, incarnation: 0 }] },
     );
@@ -142,6 +145,7 @@ fn every_message_is_read_back_whole() {
         ToSupervisor::Kill { application: 1, worker: WORKER, signal: 15 },
         ToSupervisor::Serving {},
     );
+    assert_read_back!(FromSupervisor: FromSupervisor::Leaving { milliseconds: 1 << 40 });
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
     assert_read_back!(FromControl: FromControl::CompileDocument {});

@@ -272,13 +272,13 @@ fn an_idle_connection_gets_its_last_response_after_a_hand_over() {
         silent.send(GET).await;
         silent.reply().await;
         let idle_until = tokio::time::Instant::now() + Duration::from_secs(3600);
-        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None });
+        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None, is_accepting: false });
         server.drain.idle_closed().await;
         client.send(GET).await;
         assert_eq!(client.reply().await.field("Connection"), Some("close"));
         assert_eq!(client.rest().await, "");
         let idle_until = tokio::time::Instant::now();
-        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None });
+        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None, is_accepting: false });
         assert_eq!(silent.rest().await, "");
         server.emptied().await;
     });

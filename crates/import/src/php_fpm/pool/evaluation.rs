@@ -302,7 +302,7 @@ impl<'a> Evaluation<'a> {
                     self.report.converted(id);
                     continue;
                 }
-                environment.insert(element.key.clone(), json!({ "env": name }));
+                environment.insert(element.key.clone(), json!({ "env": name, "default": "" }));
                 let reason = format!(
                     "the value is that of ${name} where Howdah is started, no longer where PHP-FPM \
                      is: the service has to have this variable"

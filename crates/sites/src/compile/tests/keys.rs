@@ -206,6 +206,9 @@ fn rows() -> Vec<Row> {
             .makes("/applications/a/environment/A", json!("s3cret")),
         Row::of_site("value_file", "/sites/a/environment/A/env", json!("B"))
             .makes("/applications/a/environment/A", json!({"env": "B"})),
+        Row::of_site("value_file", "/sites/a/environment/A/default", json!("c"))
+            .beside(json!({"sites": {"a": {"environment": {"A": {"env": true}}}}}))
+            .makes("/applications/a/environment/A", json!({"env": "A", "default": "c"})),
         Row::of_site("site_logs", "/sites/a/logs/access", json!("/log"))
             .makes("/routes/a/0/action/access_log", json!("/log")),
         Row::of_site("site_logs", "/sites/a/logs/error", json!("/errors"))
