@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io};
@@ -424,7 +426,7 @@ pub fn exec_file(
             .collect::<io::Result<Vec<_>>>()?;
         Ok((arguments, environment))
     };
-    let (arguments, environment) = match build() {
+    let (values, variables) = match build() {
         Ok(built) => built,
         Err(error) => return error,
     };
@@ -438,12 +440,34 @@ pub fn exec_file(
             libc::SYS_execveat,
             program.as_fd().as_raw_fd(),
             c"".as_ptr(),
-            pointers(&arguments).as_ptr(),
-            pointers(&environment).as_ptr(),
+            pointers(&values).as_ptr(),
+            pointers(&variables).as_ptr(),
             libc::AT_EMPTY_PATH,
         )
     };
-    io::Error::last_os_error()
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::ENOSYS) => {
+            exec_named(program.as_fd(), arguments, environment)
+        }
+        error => error,
+    }
+}
+
+/// Executes an open file by the name that it has now: Linux has execveat since version 3.19, but
+/// qemu's emulation of it for single programs lacked the call up to version 8. Returns only the
+/// error.
+fn exec_named(
+    program: BorrowedFd<'_>,
+    arguments: &[&str],
+    environment: &[(String, String)],
+) -> io::Error {
+    let (Ok(path), Some((title, arguments))) =
+        (fs::read_link(format!("/proc/self/fd/{}", program.as_raw_fd())), arguments.split_first())
+    else {
+        return io::Error::from_raw_os_error(libc::ENOSYS);
+    };
+    let environment = environment.iter().map(|(name, value)| (name, value));
+    Command::new(path).arg0(title).args(arguments).env_clear().envs(environment).exec()
 }
 
 /// Takes ownership of a descriptor that this program was started with. `None` if it is not open.
@@ -465,4 +489,29 @@ pub fn take_inherited(fd: i32) -> Option<std::os::fd::OwnedFd> {
 /// Sets a soft and hard limit for this process and all that it starts; `None` for no limit.
 pub fn limit(resource: Resource, limit: Option<u64>) -> io::Result<()> {
     Ok(rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The child of the test is a process of its own, which the shell replaces.
+    #[test]
+    fn a_file_is_executed_by_its_name_where_the_kernel_cannot_by_descriptor() {
+        const NAME: &str = "HOWDAH_TEST_EXEC_NAMED";
+        const ARGUMENTS: [&str; 4] = ["title", "-c", "echo $0: $VALUE", "argument"];
+        if std::env::var_os(NAME).is_some() {
+            let shell = fs::File::open("/bin/sh").unwrap();
+            let environment = [("VALUE".to_owned(), "a value".to_owned())];
+            panic!("{}", exec_named(shell.as_fd(), &ARGUMENTS, &environment));
+        }
+        let test = "a_file_is_executed_by_its_name_where_the_kernel_cannot_by_descriptor";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([&format!("process::tests::{test}"), "--exact", "--nocapture"])
+            .env(NAME, "1")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&child.stdout);
+        assert!(output.ends_with("argument: a value\n"), "{child:?}");
+    }
 }
