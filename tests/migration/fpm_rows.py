@@ -323,6 +323,9 @@ CASES = [
           "options": {"admin": {"variables_order": "EGPCS"}}},
          [(value("/environment.php"), {"ONE": ["1"] * 3, "TWO": ["two words"] * 3, "THREE": ["1"] * 3, "FOUR": [""] * 3, "FROM_OUTSIDE": [False] * 3,
                                        "HOME": ["/var/www"] * 3, "USER": ["www-data"] * 3})]),
+    Case("whole-environment", "clear_env", f"{ONE}\nclear_env = no\nphp_admin_value[variables_order] = EGPCS",
+         {"processes": 1, "environment": {"*": {"env": True}}, "options": {"admin": {"variables_order": "EGPCS"}}},
+         [(lambda side: value("/environment.php")(side)["FROM_OUTSIDE"], ["1"] * 3)]),
     Case("settings", "php_value php_flag php_admin_value php_admin_flag", f"""{ONE}
          php_admin_value[memory_limit] = 77M
          php_admin_flag[display_errors] = on

@@ -1,6 +1,7 @@
 //! Environment variables in place of options, as containers use them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use harness::{Site, eventually, processes, programs};
@@ -251,8 +252,13 @@ fn variables_of_the_command_line_reach_the_scripts_of_a_directory() {
 fn settings_of_php_have_the_variables_of_the_application_then_of_the_server_then_defaults() {
     let code = "echo json_encode([ini_get('memory_limit'), ini_get('date.timezone'),
         ini_get('user_agent'), ini_get('from'), getenv('PHP_MEMORY_LIMIT'), getenv('ZONE')]);";
-    let site = Site::script("a.php", code);
-    let ini = site.data().join("php.ini");
+    let site = Site::script("a.php", code).argument("--control");
+    let site_control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument(&site_control);
+    // Unlike the directories of a site, this one belongs to the user of the server.
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let ini = place.path().join("php.ini");
     let text = "; ${IN_A_COMMENT}\nmemory_limit = ${PHP_MEMORY_LIMIT}\ndate.timezone = ${ZONE}\n\
                 user_agent = ${AGENT:-default}\nfrom = ${NO_SUCH_VARIABLE}\n";
     fs::write(&ini, text).unwrap();
@@ -275,4 +281,11 @@ fn settings_of_php_have_the_variables_of_the_application_then_of_the_server_then
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.status.success() && text.contains(&place), "{text}");
+    // Whoever can change the file would learn what is meant for other applications.
+    fs::set_permissions(&ini, fs::Permissions::from_mode(0o666)).unwrap();
+    server.control("GET", "/control/applications/site/restart", "").succeeded();
+    eventually("the variable of the server is left out", || {
+        let found: Value = serde_json::from_str(&server.get("/a.php").text()).unwrap();
+        (found[0] != "222M" && found[1] == "Asia/Tokyo").then_some(())
+    });
 }

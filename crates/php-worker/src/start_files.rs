@@ -110,7 +110,8 @@ pub fn missing_variables(spec: &ApplicationSpec, missing: &BTreeSet<String>) -> 
         missing_in(text, missing).map(move |(line, name)| {
             let problem = format_args!(
                 "{}, line {line}: ${{{name}}} is neither in the environment of the application nor \
-                 in that of the server, so it is empty; set it, or write ${{{name}:-default}}",
+                 in that of the server (which files that other users can change do not see), so it \
+                 is empty; set it, or write ${{{name}:-default}}",
                 file.display()
             );
             Problem::at(key_of_files(spec), problem)

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use howdah_launch::known_start::KnownStart;
+use howdah_sys::credentials;
 use howdah_sys::pipe::{self, Received};
-use howdah_sys::{credentials, environment};
 use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::{
     ApplicationSpec, FromPrototype, Isolation, MAX_REPORT, Problem, ToPrototype,
@@ -298,7 +298,7 @@ fn try_application(
     let check = ToPrototype::Check {
         spec: spec.clone(),
         tmp: options.tmp.display().to_string(),
-        variables: environment::for_settings(),
+        variables: prototype::start_variables(spec),
     };
     let dry_run = Some(&*start);
     let launch = Launch { spec, identity: &identity, executable, socket, reports, output, dry_run };

@@ -13,7 +13,7 @@
 //! - `counted`: ends processes of an application that uses more than its limits.
 //! - `lifecycle`: watching and ending a prototype.
 //! - `requirements`: the program and the user of an application; `own_start`: applications that a
-//!   zygote cannot fork.
+//!   zygote cannot fork; `start_variables`: variables of the server for `php.ini`.
 
 mod application;
 mod commands;
@@ -23,6 +23,7 @@ mod own_start;
 mod pending;
 mod reports;
 mod requirements;
+mod start_variables;
 mod unrequested;
 mod worker_end;
 mod workers;
@@ -37,3 +38,4 @@ pub(crate) use self::reports::{Report, Violation};
 pub(crate) use self::requirements::{
     Requirements, check_roots, missing_php, preflight, requirements,
 };
+pub(crate) use self::start_variables::start_variables;

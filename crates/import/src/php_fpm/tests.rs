@@ -156,6 +156,13 @@ fn a_variable_of_the_environment_is_that_of_the_server() {
 }
 
 #[test]
+fn an_environment_that_is_not_cleared_is_that_of_the_server() {
+    let application = application("env[A] = one\nclear_env = no\n");
+    assert_eq!(application["environment"], json!({ "A": "one", "*": { "env": true } }));
+    assert_eq!(status("clear_env = no"), Status::Changed);
+}
+
+#[test]
 fn a_variable_whose_name_nothing_can_have_is_empty() {
     for line in ["env[A] = $", "env[A] = \"$A=B\""] {
         assert_eq!(application(&format!("{line}\n"))["environment"], json!({ "A": "" }), "{line}");
@@ -183,7 +190,6 @@ fn values_that_php_fpm_refuses_are_not_converted() {
         "access.suppress_path[b] = /a",
         "security.limit_extensions =",
         "ping.path = ping",
-        "clear_env = no",
         "env = a",
         "user[a] = b",
         "apparmor_hat = php",

@@ -8,13 +8,14 @@ use std::time::{Instant, SystemTime};
 
 use howdah_sys::credentials::Credentials;
 use howdah_sys::process_tree::PendingKills;
-use howdah_sys::{environment, packet, pipe, signals};
+use howdah_sys::{packet, pipe, signals};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ProcessUser, ToPrototype};
 use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
 use super::pending::PendingRequests;
 use super::requirements::{Requirements, requirements};
+use super::start_variables::start_variables;
 use super::unrequested::UnrequestedReports;
 use super::workers::Workers;
 use crate::control_groups::ControlGroups;
@@ -114,8 +115,8 @@ fn hello(options: &Options, spec: &ApplicationSpec, user: Option<ProcessUser>) -
         spec: spec.clone(),
         tmp: options.tmp.display().to_string(),
         sendmail: sendmail.map(|path| path.display().to_string()).unwrap_or_default(),
-        // Only the administrator's php.ini has names of variables, and a zygote reads none with any.
-        variables: if user.is_none() { environment::for_settings() } else { Vec::new() },
+        // A zygote has read its settings, without any variables.
+        variables: if user.is_none() { start_variables(spec) } else { Vec::new() },
         user,
     }
 }

@@ -313,11 +313,15 @@ impl<'a> Evaluation<'a> {
                 self.report.converted(id);
             }
         }
+        let is_whole = self.settings.number("clear_env") == Some(0);
+        if is_whole {
+            environment.insert("*".to_owned(), json!({ "env": true }));
+        }
         self.put_object("environment", environment);
-        if self.settings.number("clear_env") == Some(0) {
-            let reason = "scripts get the variables of \"environment\", and none of those with \
-                          which the server is started";
-            self.mark("clear_env", Status::NotConverted, reason);
+        if is_whole {
+            let reason = "scripts get the variables with which Howdah is started, no longer those \
+                          of PHP-FPM: the service has to have them";
+            self.mark("clear_env", Status::Changed, reason);
         }
         let reason = "scripts get no variables but those of \"environment\", HOME and USER";
         self.mark("clear_env", Status::NotNeeded, reason);
