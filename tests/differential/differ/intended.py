@@ -127,6 +127,12 @@ TABLE = (
         ("*",), {"server.REQUEST_ID": "<request id>"}, instead={"server.REQUEST_ID": None}, topic=SEEN,
     ),
     Intended(
+        "`PATH` is set",
+        "The usual directories of programs, as under Apache. PHP-FPM clears it, and programs that scripts start find "
+        "no others.",
+        ("*",), {"server.PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, instead={"server.PATH": None}, topic=SEEN,
+    ),
+    Intended(
         "`DOCUMENT_URI` is the decoded path with `PATH_INFO`",
         "As in nginx, unless `try_files` changes it, as in Debian's snippet.",
         ("path info*", "variables of the front controller with its name in the path"),

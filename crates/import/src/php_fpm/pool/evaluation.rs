@@ -323,7 +323,8 @@ impl<'a> Evaluation<'a> {
                           of PHP-FPM: the service has to have them";
             self.mark("clear_env", Status::Changed, reason);
         }
-        let reason = "scripts get no variables but those of \"environment\", HOME and USER";
+        let reason = "scripts get no variables but those of \"environment\", HOME, USER and a \
+                      PATH";
         self.mark("clear_env", Status::NotNeeded, reason);
     }
 
