@@ -125,7 +125,7 @@ fn a_job_has_the_user_the_settings_and_the_restrictions_of_its_application() {
     assert_eq!((&facts["limit"], &facts["word"]), (&json!("99M"), &json!("a b\"c")));
     assert_eq!(facts["own"], "äö \"'");
     assert_eq!(facts["server"], json!(false), "the server's own environment is not passed on");
-    assert_eq!(facts["path"], "/usr/local/bin:/usr/bin:/bin");
+    assert_eq!(facts["path"], howdah_sys::environment::DEFAULT_PATH);
     assert_eq!(facts["arguments"].as_array().unwrap()[1..], [json!("a b"), json!("$HOME")]);
     let status = facts["status"].as_str().unwrap();
     let value =

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 /// Directories of programs.
 const DIRECTORIES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/php/bin"];
 
-/// `PATH` of a command whose application has none in its environment.
-pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
 /// Finds the command of a version of PHP: `8.4`, or the newest for an empty one. `exists` tells
 /// whether there is a file. Error: there is none, and the package to install.
 pub fn find(version: &str, exists: &dyn Fn(&Path) -> bool) -> Result<PathBuf, String> {

@@ -4,15 +4,13 @@ use std::io;
 use std::path::Path;
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::environment::DEFAULT_PATH;
 use howdah_sys::regular_file;
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
 /// Maximum length of a file with the value of a variable, in bytes. The kernel passes none of
 /// 128 KiB to a program.
 const MAX_VALUE_BYTES: u64 = 64 << 10;
-
-/// The directories of programs, as systemd and images for containers name them.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Reads the variables whose values are in files. Called while the process has the rights of the
 /// server; by the rules for links of [`open_owned`](regular_file::open_owned), an application's user

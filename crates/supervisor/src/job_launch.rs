@@ -136,7 +136,7 @@ pub fn check(php: &[PhpProgram], spec: &ApplicationSpec, job: &Job) -> Result<()
         };
     }
     let path = spec.environment.iter().find(|(variable, _)| variable == "PATH");
-    let path = path.map_or(php_command::DEFAULT_PATH, |(_, value)| value);
+    let path = path.map_or(howdah_sys::environment::DEFAULT_PATH, |(_, value)| value);
     if path.split(':').any(|directory| Path::new(directory).join(name).is_file()) {
         return Ok(());
     }

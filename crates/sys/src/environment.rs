@@ -4,6 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::OnceLock;
 
+/// `PATH` of an application that has none in its environment: the directories of programs, as
+/// systemd and images for containers name them.
+pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// First parts of the names of variables that libraries and extensions of PHP read while they
 /// start.
 pub const LIBRARY_VARIABLES: [&str; 21] = [

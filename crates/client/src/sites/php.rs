@@ -49,7 +49,7 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
     kept.for_each(|(name, value)| {
         command.env(name, value);
     });
-    command.env("PATH", php_command::DEFAULT_PATH);
+    command.env("PATH", howdah_sys::environment::DEFAULT_PATH);
     if let Some(user) = &user {
         command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
     }
