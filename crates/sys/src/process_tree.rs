@@ -441,7 +441,7 @@ mod tests {
         let begun = Instant::now();
         let mut tree = Vec::new();
         while tree.len() < 2 || !tree.iter().all(is_without_first) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{tree:?}");
+            assert!(begun.elapsed() < Duration::from_secs(120), "{tree:?}");
             std::thread::sleep(Duration::from_millis(5));
             tree = process_usage::tree(python.id()).unwrap();
         }
