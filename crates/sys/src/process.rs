@@ -454,8 +454,8 @@ pub fn exec_file(
 }
 
 /// Executes an open file by the name that it has now: Linux has execveat since version 3.19, but
-/// qemu's emulation of it for single programs lacked the call up to version 8. Returns only the
-/// error.
+/// qemu's emulation of it for single programs lacks the call, as of version 7.2 in Debian 12.
+/// Returns only the error.
 fn exec_named(
     program: BorrowedFd<'_>,
     arguments: &[&str],

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::logs::OF_SERVER;
 use super::pcre;
 use super::reader::Directive;
 use super::variables::{built_in_of, names_of};
@@ -31,15 +32,9 @@ const WITH_VARIABLES: [&str; 19] = [
     "ssl_certificate_key",
 ];
 
-/// Variables of nginx that have a value where a directive of [`WITH_VARIABLES`] stands, beside those
-/// that have the same meaning in Howdah.
-const FURTHER: [&str; 14] = [
-    "server_name",
-    "document_root",
-    "realpath_root",
-    "request_filename",
-    "fastcgi_script_name",
-    "fastcgi_path_info",
+/// Variables of nginx that have a value where a directive of [`WITH_VARIABLES`] stands, beside
+/// [`OF_SERVER`] and those that have the same meaning in Howdah.
+const FURTHER: [&str; 8] = [
     "proxy_add_x_forwarded_for",
     "proxy_host",
     "proxy_port",
@@ -131,6 +126,7 @@ impl Defined {
             let unknown = directive.args.iter().flat_map(|arg| names_of(arg)).find(|name| {
                 !self.variables.contains(name)
                     && !FURTHER.contains(&name.as_str())
+                    && !OF_SERVER.contains(&name.as_str())
                     && !name.starts_with("arg_")
                     && !name.bytes().all(|byte| byte.is_ascii_digit())
                     && built_in_of(name).is_none()
