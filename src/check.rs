@@ -45,6 +45,7 @@ use serde_json::Value;
 use crate::cli::{Check, CommonOptions};
 use crate::config_file::{self, Disk, Document};
 use crate::directories::{self, Temporary};
+use crate::serve::grants;
 use crate::{php_programs, server_user};
 use howdah_review::{self as review, Report};
 
@@ -249,6 +250,9 @@ impl Findings {
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
             self.must(&path, check::socket(&listener.name));
+            if let Err(problem) = check::socket_access(&grants::socket_access(listener)) {
+                self.fail(problem);
+            }
             self.must(&path, addresses.problem(listener).map_or(Ok(()), Err));
             let is_own = |pid| file.is_some_and(|file| own_server::serves(pid, file));
             match ports.taken(&listener.name, is_own) {

@@ -565,3 +565,16 @@ fn the_mistakes_of_all_parts_are_told_by_the_check_the_start_and_a_change() {
     assert_eq!(detail.lines().count(), places.len(), "{detail}");
     assert_eq!(answer.body["location"]["path"], places[0]);
 }
+
+#[test]
+fn users_and_groups_that_sockets_name_and_the_system_lacks_are_found() {
+    let site = Site::script("a.php", "");
+    for (key, kind) in [("user", "user"), ("group", "group")] {
+        let socket = format!("unix:{}", site.data().join("socket").display());
+        let listener = json!({"pass": "applications/site", "socket": {key: "nobody-here"}});
+        let (output, _) = check(&site, &json!({"listeners": {socket.as_str(): listener}}));
+        let problem = said(&output);
+        let expected = format!("/socket/{key}: there is no {kind} \"nobody-here\"");
+        assert!(!output.status.success() && problem.contains(&expected), "{problem}");
+    }
+}

@@ -26,6 +26,7 @@ use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
 
 use crate::control_groups::ControlGroups;
+use crate::grants::SocketAccess;
 use crate::launch::Launch;
 use crate::options::Options;
 use crate::prototype::{self, Requirements};
@@ -385,6 +386,12 @@ fn take_output(output: &OwnedFd, text: &mut Vec<u8>) -> bool {
             Err(_) => return true,
         }
     }
+}
+
+/// Checks that the user and the group of a listener's socket exist. Error: the problem with its place
+/// in the document.
+pub fn socket_access(access: &SocketAccess) -> Result<(), String> {
+    sockets::Access::look_up(access, None).map(drop)
 }
 
 /// Checks that a listener's socket could be created, as far as possible without creating it.
