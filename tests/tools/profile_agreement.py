@@ -7,8 +7,9 @@ with Excimer (Debian's php-excimer), which is loaded all the time and starts wit
 changes from round to round. Both take a sample every 10 ms of the clock on the wall.
 
 Printed are the ten functions with most inclusive time of all rounds, as Excimer finds them, with their shares in both
-profiles; how many of them are among Howdah's ten; and the median of each round's mean time of a request, and processor time
-of its script, beside that without a profile. Exit status 1 if fewer than eight agree.
+profiles; how many of them are among Howdah's ten; the median of each round's mean time of a request, and processor time of
+its script, beside that without a profile; and the lower quartile of each page's processor time in all rounds, which other
+programs on the machine disturb least. Exit status 1 if fewer than eight agree.
 
 That takes a release build, php-excimer and wordpress with mariadb-server, and an idle machine.
 
@@ -146,7 +147,8 @@ class Site:
             self.database.stop()
 
     def walk(self, seconds, mode):
-        """Asks for the pages in turn; returns the mean time of a request and the processor time of its script in seconds."""
+        """Asks for the pages in turn; returns the mean time of a request in seconds, and the processor times of the scripts
+        by page."""
         fields = {"X-Excimer": "1"} if mode == "excimer" else {}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         began, requests = time.monotonic(), 0
@@ -162,10 +164,13 @@ class Site:
         mean = (time.monotonic() - began) / requests
         listed = subprocess.run([self.howdah, "requests", "--json", "--number", str(requests), "--control", f"unix:{self.control}"],
                                 stdout=subprocess.PIPE, text=True, check=True).stdout
-        return mean, statistics.mean(json.loads(line)["cpu"] for line in listed.splitlines())
+        processor = collections.defaultdict(list)
+        for place, line in enumerate(listed.splitlines()):
+            processor[self.pages[place % len(self.pages)]].append(json.loads(line)["cpu"])
+        return mean, processor
 
     def round(self, seconds, mode):
-        """Returns the mean times of a request, and the stacks of a profile."""
+        """Returns what `walk` returns, and the stacks of a profile."""
         if mode != "howdah":
             return self.walk(seconds, mode), collections.Counter()
         output = self.directory / "profile.folded"
@@ -174,15 +179,15 @@ class Site:
         profile = subprocess.Popen([self.howdah, "profile", "site", "--seconds", str(int(seconds) + 1), "--output", output,
                                     "--control", f"unix:{self.control}"], stderr=subprocess.PIPE, text=True)
         time.sleep(0.3)
-        means = self.walk(seconds, mode)
+        walked = self.walk(seconds, mode)
         _, said = profile.communicate()
         if profile.returncode:
             raise Unusable(f"howdah profile: {said}")
-        return means, read_folded(output.read_text())
+        return walked, read_folded(output.read_text())
 
 
 def compare(site, rounds, seconds):
-    """Runs the rounds; returns the mean times by mode, and Howdah's and Excimer's stacks."""
+    """Runs the rounds; returns what `walk` returned by mode, and Howdah's and Excimer's stacks."""
     times, own = {mode: [] for mode in MODES}, collections.Counter()
     for mode in MODES:
         site.round(1, mode)  # fills OPcache
@@ -190,11 +195,28 @@ def compare(site, rounds, seconds):
     for number in range(rounds):
         turn = number % len(MODES)
         for mode in MODES[turn:] + MODES[:turn]:
-            means, stacks = site.round(seconds, mode)
-            times[mode].append(means)
+            walked, stacks = site.round(seconds, mode)
+            times[mode].append(walked)
             own.update(stacks)
         print(f"round {number + 1}: " + ", ".join(f"{mode} {times[mode][-1][0] * 1000:.2f} ms" for mode in MODES), flush=True)
     return times, own, read_folded((site.stacks / "folded").read_text())
+
+
+def wall(walked):
+    return walked[0]
+
+
+def processor_mean(walked):
+    return statistics.mean(value for values in walked[1].values() for value in values)
+
+
+def undisturbed(walks):
+    """Returns the mean over the pages of the lower quartile of their processor times in all walks."""
+    pages = collections.defaultdict(list)
+    for _, processor in walks:
+        for page, values in processor.items():
+            pages[page] += values
+    return statistics.mean(statistics.quantiles(values, n=4)[0] for values in pages.values())
 
 
 def report(times, own, other):
@@ -205,10 +227,11 @@ def report(times, own, other):
     for name in top(excimer):
         print(f"{excimer[name]:7.1%} {howdah.get(name, 0):7.1%} {' ' if name in both else '!'} {name}")
     for mode in MODES[1:]:
-        for place, what in enumerate(("time", "processor time")):
-            ratios = [after[place] / before[place] for after, before in zip(times[mode], times["plain"], strict=True)]
+        for measure, what in ((wall, "time"), (processor_mean, "processor time")):
+            ratios = [measure(after) / measure(before) for after, before in zip(times[mode], times["plain"], strict=True)]
             print(f"{mode}: {what} of a request {statistics.median(ratios) - 1:+.1%} (median of {len(ratios)} rounds, "
                   f"{min(ratios) - 1:+.1%} to {max(ratios) - 1:+.1%})")
+        print(f"{mode}: lower quartile of the processor time of a page {undisturbed(times[mode]) / undisturbed(times['plain']) - 1:+.1%}")
     agreeing = agreement(excimer, howdah)
     print(f"{agreeing} of the {TOP} functions with most inclusive time agree")
     return agreeing
