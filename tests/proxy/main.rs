@@ -11,6 +11,7 @@ mod proxy_protocol;
 mod requests;
 mod retries;
 mod streams;
+mod tcp;
 mod tunnels;
 mod uploads;
 mod upstream_tls;

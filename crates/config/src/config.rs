@@ -28,6 +28,7 @@ use crate::route::{Route, STEP};
 use crate::settings::{SETTINGS, Settings};
 use crate::site::{SITE, SITE_DEFAULTS};
 use crate::smtp::{MailServer, mail_server};
+use crate::stream::{STREAM_STEP, Stream};
 use crate::upstream::{UPSTREAM, Upstream};
 use crate::upstream_tls::UpstreamTls;
 use crate::variables;
@@ -98,6 +99,12 @@ pub static DOCUMENT: Shape = Shape {
         .details("See [Upstreams](configuration/upstreams.md#upstreams)")
         .unit(),
         Key::new(
+            "streams",
+            Kind::Named(&Kind::Array(&Kind::Object(&STREAM_STEP))),
+            "Steps that choose an upstream for connections of `\"tcp\"` listeners",
+        )
+        .details("See [Streams](stream.md)"),
+        Key::new(
             "access_log",
             LOGS,
             "The access log: a file, an object, an array of them, or `false`",
@@ -140,6 +147,8 @@ pub struct Config {
     pub fastcgi: Vec<FastCgi>,
     /// Groups of servers.
     pub upstreams: Vec<Upstream>,
+    /// Lists of steps for connections that are no requests.
+    pub streams: Vec<Stream>,
     /// Settings of the whole server.
     pub settings: Settings,
     /// The access logs of requests that no other log is configured for.
@@ -225,6 +234,7 @@ impl Config {
         let applications = mistakes.part(object.read("applications", read_applications))?.flatten();
         let (applications, fastcgi) = applications.unwrap_or_default();
         let upstreams = mistakes.part(object.read("upstreams", Upstream::read_all))?.flatten();
+        let streams = mistakes.part(object.read("streams", Stream::read_all))?.flatten();
         let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
         let error_logs = mistakes.part(object.read("error_logs", ErrorLog::read_all))?.flatten();
         let included = object.optional("included").map(|node| include::read_included(&node));
@@ -241,6 +251,7 @@ impl Config {
             applications,
             fastcgi,
             upstreams: upstreams.unwrap_or_default(),
+            streams: streams.unwrap_or_default(),
             settings,
             access_log: access_log.unwrap_or_default(),
             error_logs: error_logs.unwrap_or_default(),

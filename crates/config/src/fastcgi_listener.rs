@@ -13,11 +13,14 @@ use crate::target::{Pass, Target};
 pub(crate) const FASTCGI_KEYS: &[Key] = &[
     Key::new(
         "protocol",
-        Kind::Word(&["http", "fastcgi"]),
-        "Protocol of its clients: `\"fastcgi\"` for a web server in front, as PHP-FPM speaks it",
+        Kind::Word(&["http", "fastcgi", "tcp"]),
+        "Protocol of its clients: `\"fastcgi\"` for a web server in front, as PHP-FPM speaks it; \
+         `\"tcp\"` for connections whose bytes are passed on",
     )
     .default("\"http\"")
-    .details("See [Behind another web server](../behind-another-server.md)"),
+    .details(
+        "See [Behind another web server](../behind-another-server.md) and [Streams](../stream.md)",
+    ),
     Key::new(
         "allow",
         Kind::Texts,
@@ -87,9 +90,9 @@ impl FastCgiListener {
         let is_fastcgi = match &protocol {
             None => false,
             Some(node) => match node.string()? {
-                "http" => false,
+                "http" | "tcp" => false,
                 "fastcgi" => true,
-                _ => return Err(node.invalid("must be \"http\" or \"fastcgi\"")),
+                _ => return Err(node.invalid("must be \"http\", \"fastcgi\" or \"tcp\"")),
             },
         };
         if !is_fastcgi {

@@ -11,7 +11,7 @@ pub fn schema() -> Value {
     for shape in DOCUMENT.all() {
         definitions.insert(shape.name.to_owned(), shape_schema(shape));
     }
-    for key in ["variables", "listeners", "routes", "applications", "upstreams"] {
+    for key in ["variables", "listeners", "routes", "applications", "upstreams", "streams"] {
         let section = definitions.get_mut(DOCUMENT.name);
         if let Some(section) = section.and_then(|shape| shape.get_mut("properties")?.get_mut(key)) {
             add_include(section);

@@ -82,6 +82,7 @@ mod share;
 mod site;
 mod smtp;
 mod sticky;
+mod stream;
 mod suggest;
 mod target;
 mod telemetry;
@@ -168,11 +169,12 @@ pub use site::{
 };
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
+pub use stream::{Session, Stream, StreamStep};
 pub use target::{Pass, Target};
 pub use telemetry::{Endpoint, Telemetry, TelemetryMetrics};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
-    Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,
+    Acme, AcmeChallenge, AcmeKey, AcmeServer, Alpn, Certificate, CipherSuite, ClientCertificates,
     DnsHook, ExternalAccount, KeyExchange, OnDemand, TicketKey, Tickets, Tls, TlsParameters,
     TlsSession,
 };

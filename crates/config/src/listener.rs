@@ -10,8 +10,9 @@ use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::{LIMIT, LimitRule};
 use crate::listener_socket::{ListenerSocket, SOCKET};
 use crate::node::{Node, Shown};
+use crate::stream::Session;
 use crate::target::{Pass, Target};
-use crate::tls::{Acme, TLS, Tls};
+use crate::tls::{Acme, Alpn, TLS, Tls};
 
 /// A member of `listeners`.
 pub(crate) static LISTENER: Shape = Shape {
@@ -114,8 +115,10 @@ pub struct Listener {
     pub backlog: Option<u32>,
     /// Owner, group and permissions of its file, if it is a unix socket that has one.
     pub socket: ListenerSocket,
-    /// Settings for web servers that speak FastCGI; `None` for HTTP.
+    /// Settings for web servers that speak FastCGI; `None` for other protocols.
     pub fastcgi: Option<FastCgiListener>,
+    /// Its protocol, if connections are not requests; `None` for HTTP and FastCGI.
+    pub session: Option<Session>,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<Tls>,
     /// Support of HTTP/2 without TLS.
@@ -180,6 +183,7 @@ impl Listener {
             backlog: None,
             socket: ListenerSocket::new(false),
             fastcgi: None,
+            session: None,
             tls: None,
             http2: CleartextHttp2::Never,
             redirect_to_https: None,
@@ -201,20 +205,24 @@ impl Listener {
         let http2 = object.read("http2", read_http2)?;
         let redirect_to_https = object.read("redirect_to_https", read_redirect)?.flatten();
         if let Some(tls) = &mut tls {
-            tls.http2 = http2 != Some(CleartextHttp2::Never);
+            tls.alpn = Alpn::Http { http2: http2 != Some(CleartextHttp2::Never) };
             if let (Some(CleartextHttp2::Only), Some(node)) = (http2, object.optional("http2")) {
                 return Err(node.invalid("must be true or false with \"tls\""));
             }
         }
         let http2 = http2.filter(|_| tls.is_none()).unwrap_or_default();
         let pass = match object.read("application", read_application)? {
-            None => Pass::read(&object.required("pass")?)?,
+            None => Pass::read_of_listener(&object.required("pass")?)?,
             Some(_) if object.optional("pass").is_some() => {
                 return Err(node.invalid("must have \"pass\" or \"application\", not both"));
             }
             Some(target) => Pass::Fixed(target),
         };
         let fastcgi = FastCgiListener::read(&object, &address, &pass)?;
+        let session = Session::read(&object, &pass)?;
+        if let (Some(tls), Some(Session::Tcp)) = (&mut tls, &session) {
+            tls.alpn = Alpn::Any;
+        }
         let socket = ListenerSocket::read(&object, &address, fastcgi.is_some())?;
         let backlog = object.read("backlog", |backlog| {
             let length = backlog.integer(-1..=i64::from(i32::MAX))?;
@@ -226,6 +234,9 @@ impl Listener {
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         let access_log = object.read("access_log", AccessLog::read_all)?;
         let limit = object.read("limit", LimitRule::read_of_listener)?.unwrap_or_default();
+        if session.is_some() {
+            Session::check_limit(&object, &limit)?;
+        }
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
         Ok(Listener {
@@ -235,6 +246,7 @@ impl Listener {
             backlog,
             socket,
             fastcgi,
+            session,
             tls,
             http2,
             redirect_to_https,

@@ -26,6 +26,8 @@ pub enum Target {
     },
     /// `upstreams/NAME`.
     Upstream(String),
+    /// `streams/NAME`, for connections that are no requests.
+    Stream(String),
     /// The metrics of the server, for its own listener. No document names it.
     Metrics,
 }
@@ -40,8 +42,8 @@ pub enum Pass {
 }
 
 impl Target {
-    /// Reads `routes`, `routes/NAME`, `applications/NAME`, `applications/NAME/TARGET` or
-    /// `upstreams/NAME`. Names are percent-decoded, so that `%2F` stands for a slash in a name.
+    /// Reads `routes`, `routes/NAME`, `applications/NAME`, `applications/NAME/TARGET`,
+    /// `upstreams/NAME` or `streams/NAME`. Names are percent-decoded, so that `%2F` stands for a slash in a name.
     /// `None` for anything else.
     pub fn parse(text: &str) -> Option<Target> {
         let mut segments = text.split('/');
@@ -60,12 +62,21 @@ impl Target {
             ("routes", name, None) => Some(Target::Route(name)),
             ("applications", Some(name), target) => Some(Target::Application { name, target }),
             ("upstreams", Some(name), None) => Some(Target::Upstream(name)),
+            ("streams", Some(name), None) => Some(Target::Stream(name)),
             _ => None,
         }
     }
 
-    /// Reads a target that the document defines.
+    /// Reads a target of requests that the document defines.
     fn read(node: &Node<'_>, text: &str) -> Result<Target, Error> {
+        match Target::read_any(node, text)? {
+            Target::Stream(_) => Err(names_nothing(node, text, FORMS)),
+            target => Ok(target),
+        }
+    }
+
+    /// Reads a target of requests or connections that the document defines.
+    fn read_any(node: &Node<'_>, text: &str) -> Result<Target, Error> {
         let Some(target) = Target::parse(text) else {
             return Err(names_nothing(node, text, FORMS));
         };
@@ -86,6 +97,7 @@ impl Target {
             Target::Route(_) => "routes",
             Target::Application { .. } => "applications",
             Target::Upstream(_) => "upstreams",
+            Target::Stream(_) => "streams",
             Target::Metrics => return Ok(()),
         };
         if definitions.has_mistaken(section) {
@@ -109,6 +121,7 @@ impl Target {
             },
             Target::Metrics => Ok(()),
             Target::Upstream(name) => check_name(node, "upstreams", "upstream", name),
+            Target::Stream(name) => check_name(node, "streams", "stream", name),
             Target::Application { name, target: None } => {
                 check_name(node, "applications", "application", name)
             }
@@ -191,6 +204,7 @@ impl fmt::Display for Target {
                 ("applications", Some(name.as_str()), target.as_deref())
             }
             Target::Upstream(name) => ("upstreams", Some(name.as_str()), None),
+            Target::Stream(name) => ("streams", Some(name.as_str()), None),
             Target::Metrics => ("metrics", None, None),
         };
         f.write_str(section)?;
@@ -208,6 +222,24 @@ impl Pass {
             Some(text) => Target::read(node, text).map(Pass::Fixed),
             None => Ok(Pass::Variable(template)),
         }
+    }
+
+    /// Reads `pass` of a listener, which may name a target of connections.
+    pub(crate) fn read_of_listener(node: &Node<'_>) -> Result<Pass, Error> {
+        let template = templates::read(node)?;
+        match template.constant() {
+            Some(text) => Target::read_any(node, text).map(Pass::Fixed),
+            None => Ok(Pass::Variable(template)),
+        }
+    }
+
+    /// Reads `pass` of a step of `streams`.
+    pub(crate) fn read_of_stream(node: &Node<'_>) -> Result<Pass, Error> {
+        let text = node.string()?;
+        if Target::parse(text).is_none() {
+            return Err(names_nothing(node, text, STREAM_FORMS));
+        }
+        Target::read_any(node, text).map(Pass::Fixed)
     }
 
     /// Reads `scripts` of a share: an application, whose name may depend on the request.
@@ -295,6 +327,7 @@ fn with_defined_names(error: Error, name: &str, members: Option<&Map<String, Val
 
 const FORMS: &str = "write \"routes\", \"routes/NAME\", \"applications/NAME\", \
                      \"applications/NAME/TARGET\" or \"upstreams/NAME\"";
+const STREAM_FORMS: &str = "write \"upstreams/NAME\" or \"streams/NAME\"";
 const APPLICATION_FORMS: &str = "write \"applications/NAME\" or \"applications/NAME/TARGET\"";
 
 #[cfg(test)]

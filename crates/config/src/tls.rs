@@ -159,13 +159,26 @@ pub struct Tls {
     pub parameters: TlsParameters,
     /// Session resumption.
     pub session: TlsSession,
-    /// True if HTTP/2 is offered.
-    pub http2: bool,
+    /// Protocols that clients may agree on in the handshake.
+    pub alpn: Alpn,
     /// Rules about client certificates. The first rule for the requested name applies.
     pub client_certificates: Vec<ClientCertificates>,
     /// Refuses clients that request no name of a certificate, as nginx's `ssl_reject_handshake` in
     /// the default server; otherwise they get the first certificate.
     pub refuse_unknown_names: bool,
+}
+
+/// Protocols that clients may agree on in the handshake (ALPN). A client that offers only others is
+/// refused, so that a page cannot make a browser speak to a server of another protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alpn {
+    /// HTTP/1.1, and HTTP/2 if it is offered.
+    Http {
+        /// True if HTTP/2 is offered.
+        http2: bool,
+    },
+    /// None is agreed on: clients may offer any.
+    Any,
 }
 
 /// The source of a certificate.
@@ -286,7 +299,7 @@ impl Tls {
             acme,
             parameters,
             session,
-            http2: true,
+            alpn: Alpn::Http { http2: true },
             client_certificates,
             refuse_unknown_names,
         })

@@ -257,6 +257,22 @@ impl RequestHandler {
         self.thread.shared.request_log.write_of_client(listener, client, Level::Info, line);
     }
 
+    /// Counts a session of another protocol than HTTP as active until it is reported.
+    pub fn begin_session(&self) {
+        self.count_start();
+    }
+
+    /// Reports a session that has ended.
+    pub fn log_session(&self, record: &RequestRecord<'_>) {
+        self.count_end();
+        let snapshot = self.thread.snapshot_for(&self.listener);
+        let found = snapshot.listeners.get(&*self.listener);
+        let logs = found.and_then(|listener| listener.access_log.as_ref());
+        let logs = Arc::clone(logs.unwrap_or(&snapshot.access_log));
+        self.thread.count(&self.listener, record);
+        self.thread.log(&self.listener, Some(logs), record);
+    }
+
     /// Answers requests that never reach the routes.
     fn answer_before_routes(&self, snapshot: &Snapshot, request: &Request) -> Option<Response> {
         if &*request.target == b"*" {

@@ -27,15 +27,16 @@ pub enum Family {
 }
 
 impl ListeningSocket {
-    /// Takes over the descriptor that the supervisor has bound to an address.
-    pub fn new(address: &str, fd: OwnedFd) -> Self {
+    /// Takes over the descriptor that the supervisor has bound to an address. In some protocols the
+    /// client waits for the server's first bytes (`is_server_first`).
+    pub fn new(address: &str, fd: OwnedFd, is_server_first: bool) -> Self {
         if address.starts_with("unix:") {
             return ListeningSocket { fd, family: Family::Unix };
         }
         // Both options are optimisations, so failures are ignored. Connections inherit the first;
         // the second delays `accept` until a request has arrived.
         let _ = set_tcp_nodelay(&fd, true);
-        let _ = sockets::defer_accept(&fd);
+        let _ = sockets::defer_accept(&fd, !is_server_first);
         // The service manager may have opened the socket at another address than the listener's.
         let local = getsockname(&fd).ok().and_then(|local| SocketAddr::try_from(local).ok());
         let local = local.filter(|local| !local.ip().is_unspecified());

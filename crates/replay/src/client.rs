@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use howdah_config::UpstreamTls;
-use howdah_tls::{CertificateFiles, TlsClient};
+use howdah_tls::{CertificateFiles, ClientProtocol, TlsClient};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -53,7 +53,7 @@ impl Server {
                 None => Ok(exchange(stream, request, host).await),
                 Some(tls) => {
                     let name = name_of(host);
-                    match tls.connect(stream, name, false).await {
+                    match tls.connect(stream, name, ClientProtocol::Http1).await {
                         Ok(stream) => Ok(exchange(stream, request, host).await),
                         // A server may refuse names that it does not have.
                         Err(_) => Ok(Answer::default()),

@@ -27,6 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::session::{self, count_handshake};
 use crate::stream::Stream;
 
 /// Maximum number of bytes read and dropped from a client that speaks another protocol.
@@ -65,6 +66,9 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
         Protocol::Tls(tls) => spawn(thread, permits, serve_tls(handler, tls, stream, info, drain)),
         Protocol::FastCgi => {
             spawn(thread, permits, fastcgi::serve(stream, info, handler, drain));
+        }
+        Protocol::Session(tls) => {
+            spawn(thread, permits, session::serve(handler, tls, stream, info, drain));
         }
         Protocol::Plain(CleartextHttp2::Never) => {
             spawn(thread, permits, h1::serve(stream, info, handler, drain));
@@ -118,12 +122,15 @@ impl<F: Future> Future for InTurns<F> {
 enum Protocol {
     Tls(Arc<TlsListener>),
     FastCgi,
+    /// Another protocol than HTTP, with TLS or without.
+    Session(Option<Arc<TlsListener>>),
     Plain(CleartextHttp2),
 }
 
 impl Protocol {
     fn of(listener: &Listener) -> Protocol {
         match &listener.tls {
+            tls if listener.session.is_some() => Protocol::Session(tls.clone()),
             Some(tls) => Protocol::Tls(Arc::clone(tls)),
             None if listener.fastcgi.is_some() => Protocol::FastCgi,
             None => Protocol::Plain(listener.http2),
@@ -164,6 +171,9 @@ async fn serve_proxied(
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
         Protocol::FastCgi => fastcgi::serve(stream, info, handler, drain).await,
+        Protocol::Session(tls) => {
+            Box::pin(session::serve(handler, tls, stream, info, drain)).await;
+        }
         Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,
         Protocol::Plain(http2) => serve_cleartext(handler, http2, stream, info, drain).await,
     }
@@ -254,13 +264,6 @@ async fn serve_tls(
             handler.log_client_error(&info, format_args!("TLS handshake: {error}"));
         }
     }
-}
-
-fn count_handshake(tls: &TlsListener, protocol: &str, is_resumed: bool) {
-    let counters = tls.counters();
-    counters.handshakes.fetch_add(1, Relaxed);
-    counters.resumed.fetch_add(u64::from(is_resumed), Relaxed);
-    counters.tls12.fetch_add(u64::from(protocol == "TLSv1.2"), Relaxed);
 }
 
 #[cfg(test)]

@@ -11,4 +11,5 @@ mod descriptor_shortage;
 mod disk_progress;
 pub mod geo_databases;
 pub mod process;
+mod session;
 mod stream;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use howdah_http::h1::Io;
 use howdah_pipeline::listener::AcceptedStream;
 use howdah_wire::proxy_protocol::{self, Header};
-use rustix::net::sockopt::set_tcp_quickack;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_quickack};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop;
@@ -70,6 +70,15 @@ impl Stream {
         let rest = came.split_off(length);
         self.unread = (!rest.is_empty()).then(|| Box::new(rest.into()));
         Some(header)
+    }
+
+    /// Lets the kernel find out whether a silent client is still there.
+    pub fn keep_alive(&self) {
+        let _ = match &self.socket {
+            Socket::Fresh(AcceptedStream::Tcp(stream)) => set_socket_keepalive(stream, true),
+            Socket::Tcp(stream) => set_socket_keepalive(stream, true),
+            _ => Ok(()),
+        };
     }
 
     /// Returns true if the client begins with these bytes. Waits until that is known or `give_up`

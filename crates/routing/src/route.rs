@@ -280,6 +280,8 @@ impl<'s> Routing<'s> {
             }
             Target::Metrics if &*request.path == b"/metrics" => return decided(Decision::Metrics),
             Target::Metrics => return refuse(RequestError::NotFound),
+            // A variable has led to steps that are not for requests.
+            Target::Stream(_) => return refuse(self.undefined()),
             Target::Upstream(name) => {
                 return match self.snapshot.upstreams.get(name) {
                     Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),

@@ -81,8 +81,10 @@ pub struct Snapshot {
 pub struct Listener {
     /// Target of requests.
     pub pass: CompiledPass,
-    /// Settings for web servers that speak FastCGI; `None` for HTTP.
+    /// Settings for web servers that speak FastCGI; `None` for other protocols.
     pub fastcgi: Option<config::FastCgiListener>,
+    /// Its protocol, if connections are not requests.
+    pub session: Option<config::Session>,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<Arc<TlsListener>>,
     /// Port of the https redirect for requests without TLS.

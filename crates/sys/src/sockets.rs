@@ -19,10 +19,11 @@ pub fn unsent(socket: impl AsFd) -> io::Result<usize> {
 }
 
 /// Delays accepting a connection until its first bytes have arrived, or for about a second
-/// (`TCP_DEFER_ACCEPT`). The first read then finds the request, and a client that only connects has
-/// no cost meanwhile. NGINX Unit sets this option too; in nginx it is `listen … deferred`.
-pub fn defer_accept(socket: impl AsFd) -> io::Result<()> {
-    let seconds: libc::c_int = 1;
+/// (`TCP_DEFER_ACCEPT`), or no longer does so. The first read then finds the request, and a client
+/// that only connects has no cost meanwhile. NGINX Unit sets this option too; in nginx it is
+/// `listen … deferred`.
+pub fn defer_accept(socket: impl AsFd, is_deferred: bool) -> io::Result<()> {
+    let seconds = libc::c_int::from(is_deferred);
     // SAFETY: the descriptor is open for the call, and the kernel reads one `c_int` at the address.
     let result = unsafe {
         libc::setsockopt(

@@ -39,9 +39,20 @@ pub struct TlsClient {
     settings: UpstreamTls,
     /// Digest of the files that the client was built from.
     digest: Vec<u8>,
-    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN. Error: why no connection is
+    /// Settings for each [`ClientProtocol`], which differ in ALPN. Error: why no connection is
     /// possible.
-    config: Result<[Arc<ClientConfig>; 2], String>,
+    config: Result<[Arc<ClientConfig>; 3], String>,
+}
+
+/// The protocol of a connection, which the server must agree to (ALPN).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientProtocol {
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2. The server must agree to it.
+    Http2,
+    /// Another one, which is not named in the handshake.
+    Other,
 }
 
 /// Returns the sources of the files that the settings name.
@@ -87,14 +98,14 @@ impl TlsClient {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
             }
         };
-        let mut http2 = config.clone();
+        let (mut http2, other) = (config.clone(), config.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         http2.alpn_protocols = vec![b"h2".to_vec()];
         Ok(TlsClient {
             id: next_id(),
             settings: settings.clone(),
             digest: digest(settings, material)?,
-            config: Ok([Arc::new(config), Arc::new(http2)]),
+            config: Ok([Arc::new(config), Arc::new(http2), Arc::new(other)]),
         })
     }
 
@@ -116,21 +127,26 @@ impl TlsClient {
     }
 
     /// Performs a handshake with the server `name`, or with `server_name` of the settings. Bytes
-    /// that the server sends before the handshake are never read as a response. With `is_http2`,
-    /// the server must agree to speak HTTP/2.
+    /// that the server sends before the handshake are never read as a response.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         name: &str,
-        is_http2: bool,
+        protocol: ClientProtocol,
     ) -> Result<TlsStream<S>, String> {
         let name = self.settings.server_name.as_deref().unwrap_or(name);
         let known = ServerName::try_from(name.to_owned());
         let known = known.map_err(|_| format!("\"{name}\" is not a valid server name"))?;
-        let [http1, http2] = self.config.as_ref().map_err(String::clone)?;
-        let connector = TlsConnector::from(Arc::clone(if is_http2 { http2 } else { http1 }));
+        let [http1, http2, other] = self.config.as_ref().map_err(String::clone)?;
+        let config = match protocol {
+            ClientProtocol::Http1 => http1,
+            ClientProtocol::Http2 => http2,
+            ClientProtocol::Other => other,
+        };
+        let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(known, stream).await;
         let stream = stream.map_err(|error| explain(&error, name, &trusted(&self.settings)))?;
+        let is_http2 = protocol == ClientProtocol::Http2;
         if is_http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             Err("it does not speak HTTP/2 over TLS; leave out \"http2\"".to_owned())
         } else {

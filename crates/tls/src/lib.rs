@@ -34,7 +34,7 @@ mod validity;
 
 pub use anonymous_client::AnonymousClient;
 pub use certificates::{CertificateInUse, UnusableCertificate, certified, names};
-pub use client::{TlsClient, TlsClients, client_sources};
+pub use client::{ClientProtocol, TlsClient, TlsClients, client_sources};
 pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};
 pub use material::{CertificateFiles, Source};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use howdah_config::{self as config, Certificate};
+use howdah_config::{self as config, Alpn, Certificate};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
@@ -200,11 +200,12 @@ fn server_config(
         .with_client_cert_verifier(verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
         .with_cert_resolver(Arc::clone(certificates) as _);
     made.ignore_client_order = parameters.server_preference;
-    made.alpn_protocols = if settings.http2 {
-        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
-    } else {
-        vec![b"http/1.1".to_vec()]
+    let protocols: &[&[u8]] = match settings.alpn {
+        Alpn::Http { http2: true } => &[b"h2", b"http/1.1"],
+        Alpn::Http { http2: false } => &[b"http/1.1"],
+        Alpn::Any => &[],
     };
+    made.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     made.session_storage = Arc::new(Sessions::new(&settings.session));
     let tickets = Tickets::new(&settings.session, binding)?;
     let resumable = settings.session.cache_size > 0 || tickets.is_some();

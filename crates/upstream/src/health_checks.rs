@@ -1,4 +1,4 @@
-//! Active health checks: an HTTP request to each server in regular intervals.
+//! Active health checks: an HTTP request to each server, or only a connection, in regular intervals.
 //!
 //! A server becomes unhealthy after `fall` failed checks in a row, and healthy again after `rise`
 //! successful ones. Each server has a task, which ends when the configuration no longer has the
@@ -49,7 +49,10 @@ async fn check_repeatedly(thread: Rc<UpstreamThread>, upstream: Weak<Upstream>, 
             return;
         };
         let check = async {
-            if upstream.config.http2 {
+            if health.is_connect {
+                let connected = upstream.connect_session(server, None).await;
+                connected.map(drop).map_err(|failure| failure.to_string())
+            } else if upstream.config.http2 {
                 http2::health::check(&upstream, server, health, MAX_BODY).await
             } else {
                 check(&upstream, server, health).await
@@ -164,6 +167,7 @@ mod tests {
             status: (200, 399),
             body: None,
             grpc: None,
+            is_connect: false,
             rise: 2,
             fall: 3,
         };

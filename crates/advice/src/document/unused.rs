@@ -1,4 +1,4 @@
-//! Routes, upstreams and applications that are not referred to.
+//! Routes, streams, upstreams and applications that are not referred to.
 
 use howdah_config::{Config, Servers, Target, path};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         match Target::parse(text) {
             Some(Target::Application { name, .. }) => used.insert(("applications", name)),
             Some(Target::Upstream(name)) => used.insert(("upstreams", name)),
+            Some(Target::Stream(name)) => used.insert(("streams", name)),
             Some(Target::Route(name)) => used.insert(("routes", name.unwrap_or_default())),
             Some(Target::Metrics) | None => false,
         };
@@ -36,6 +37,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
     let applications = { config.applications.iter().map(|one| &one.name) }
         .chain(config.fastcgi.iter().map(|one| &one.name));
     let upstreams = config.upstreams.iter().map(|upstream| &upstream.name);
+    let streams = config.streams.iter().map(|stream| &stream.name);
     let routes: Vec<_> = config
         .routes
         .iter()
@@ -49,7 +51,8 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         .into_iter()
         .map(|(place, name)| ("routes", place, name.unwrap_or_default()))
         .chain(applications.map(|name| named("applications", name)))
-        .chain(upstreams.map(|name| named("upstreams", name)));
+        .chain(upstreams.map(|name| named("upstreams", name)))
+        .chain(streams.map(|name| named("streams", name)));
     for (section, place, name) in parts {
         // A name of which a variable is a part may be any.
         let may_be = |text: &&str| {
@@ -57,7 +60,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
             section.starts_with(start) || start.starts_with(&format!("{section}/"))
         };
         let passed = || passes.iter().any(may_be);
-        let may_be_passed = section != "upstreams" && passed();
+        let may_be_passed = !matches!(section, "upstreams" | "streams") && passed();
         if !used.contains(&(section, name)) && !may_be_passed {
             let message = "is not used: no listener, route or share of the document leads to it";
             note(all, place, message);

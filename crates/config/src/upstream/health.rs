@@ -34,7 +34,7 @@ pub(super) static HEALTH: Shape = Shape {
     name: "health",
     parts: &[&[
         Key::new("uri", Kind::Text, "Request target of the check, such as `/healthz`")
-            .default("required without `grpc`")
+            .default("required without `grpc` and `connect`")
             .details("Servers with `http2` are asked over HTTP/2"),
         Key::new(
             "grpc",
@@ -48,6 +48,12 @@ pub(super) static HEALTH: Shape = Shape {
              health service (`grpc.health.v1.Health/Check`) must answer `SERVING` (nginx Plus: \
              `health_check type=grpc`)",
         ),
+        Key::switch(
+            "connect",
+            false,
+            "Only connects, with `tls` up to the end of the handshake; in place of `uri`",
+        )
+        .details("For servers of [streams](../stream.md), which need not speak HTTP"),
         Key::new("host", Kind::Text, "The field `Host` of the check").default("the address"),
         Key::new("interval", Kind::Seconds(1), "Seconds between two checks").default("5"),
         Key::new("timeout", Kind::Seconds(1), "Maximum seconds for the response").default("5"),
@@ -102,6 +108,8 @@ pub struct Health {
     pub status: (u16, u16),
     /// Text that the first 64 KiB of the body must contain.
     pub body: Option<String>,
+    /// The check only connects.
+    pub is_connect: bool,
     /// Name of the service that gRPC's health service is asked for, empty for the server; `None`
     /// for a request of HTTP.
     pub grpc: Option<String>,
@@ -134,14 +142,21 @@ impl Health {
     pub(super) fn read(node: &Node<'_>) -> Result<Health, Error> {
         let object = node.object(&HEALTH)?;
         let grpc = object.read("grpc", read_service)?;
+        let is_connect = object.switch("connect")?;
         let uri = match object.optional("uri") {
-            None if grpc.is_some() => None,
+            None if grpc.is_some() || is_connect => None,
             _ => Some(object.required("uri")?),
         };
         if let (Some(_), Some(node)) = (&grpc, &uri) {
             return Err(node.invalid("cannot go with \"grpc\", whose path is fixed"));
         }
+        for key in ["uri", "grpc", "host", "status", "body"] {
+            if let (true, Some(node)) = (is_connect, object.optional(key)) {
+                return Err(node.invalid("cannot go with \"connect\", which sends no request"));
+            }
+        }
         let health = Health {
+            is_connect,
             uri: uri.as_ref().map(read_line).transpose()?.unwrap_or_default(),
             grpc,
             host: object.read("host", read_line)?,

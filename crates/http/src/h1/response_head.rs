@@ -81,7 +81,9 @@ pub(super) fn connection_fields<'l>(
         connection: match (keep_alive, version) {
             (true, Version::Http10) => "keep-alive",
             (false, Version::Http11) => "close",
-            (true, Version::Http11) | (false, Version::Http10) | (_, Version::Http2) => "",
+            (true, Version::Http11)
+            | (false, Version::Http10)
+            | (_, Version::Http2 | Version::Session(_)) => "",
         },
     }
 }

@@ -88,7 +88,7 @@ impl ControlThread {
         if let Some(closed) = closed {
             self.closed.replace(closed, Instant::now());
         }
-        self.hand_out(sockets, threads).await?;
+        self.hand_out(&snapshot, sockets, threads).await?;
         for name in removed {
             self.remove_listener(name).await?;
         }
@@ -100,12 +100,13 @@ impl ControlThread {
     /// Lets the first `threads` threads accept connections from these sockets, and no other ones.
     async fn hand_out(
         &self,
+        snapshot: &Snapshot,
         sockets: HashMap<String, OwnedFd>,
         threads: usize,
     ) -> Result<(), String> {
         let (accepting, others) = self.threads.split_at(threads.min(self.threads.len()));
         for (name, fd) in sockets {
-            listen(accepting, &name, fd).map_err(text)?;
+            listen(accepting, snapshot, &name, fd).map_err(text)?;
             let pause = |done| ThreadCommand::Pause { name: name.as_str().into(), done };
             send_and_wait(others, pause).await;
         }

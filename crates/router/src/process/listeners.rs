@@ -29,7 +29,8 @@ impl ControlThread {
         let Some(socket) = descriptors.into_iter().next() else { return Ok(()) };
         if self.closed.opened(address) {
             let count = self.shared.threads.load(Relaxed).min(self.threads.len());
-            return listen(&self.threads[..count], address, socket);
+            let snapshot = self.shared.snapshot.load();
+            return listen(&self.threads[..count], &snapshot, address, socket);
         }
         if !self.shared.snapshot.load().listeners.contains_key(address) {
             // The listener was removed meanwhile.

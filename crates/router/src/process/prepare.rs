@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_access_log::{LogFile, LogFiles};
-use howdah_config::{Config, Destination};
+use howdah_config::{Config, Destination, Listener};
 use howdah_dns::{self as names, NameTable, Names};
 use howdah_http::spool;
 use howdah_routing::snapshot::Snapshot;
@@ -220,8 +220,11 @@ impl ControlThread {
         let mut awaited = HashSet::new();
         for listener in &config.listeners {
             let before = current.config.listeners.iter().find(|old| old.name == listener.name);
-            let is_open = before.is_some_and(|before| before.socket == listener.socket)
-                && !self.closed.contains(&listener.name);
+            let is_same = |before: &Listener| {
+                before.socket == listener.socket
+                    && before.session.is_some() == listener.session.is_some()
+            };
+            let is_open = before.is_some_and(is_same) && !self.closed.contains(&listener.name);
             // Who may connect to its socket is changed by the supervisor.
             if is_open && !prepared.redistribute {
                 continue;

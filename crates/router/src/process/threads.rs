@@ -10,6 +10,7 @@ use howdah_config::Config;
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::listener::ListeningSocket;
 use howdah_pipeline::thread::{Shared, ThreadCommand, ThreadHandle};
+use howdah_routing::snapshot::Snapshot;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -86,8 +87,14 @@ pub(super) fn send_and_wait<T>(
 }
 
 /// Lets each of these threads accept connections of a listener.
-pub(super) fn listen(threads: &[ThreadHandle], name: &str, fd: OwnedFd) -> io::Result<()> {
-    let socket = ListeningSocket::new(name, fd);
+pub(super) fn listen(
+    threads: &[ThreadHandle],
+    snapshot: &Snapshot,
+    name: &str,
+    fd: OwnedFd,
+) -> io::Result<()> {
+    let is_server_first = snapshot.listeners.get(name).is_some_and(|one| one.session.is_some());
+    let socket = ListeningSocket::new(name, fd, is_server_first);
     let name: Arc<str> = name.into();
     for thread in threads {
         let socket = socket.try_clone()?;

@@ -192,6 +192,7 @@ impl Listener {
         Listener {
             pass: compile_pass(&listener.pass),
             fastcgi: listener.fastcgi.clone(),
+            session: listener.session.clone(),
             tls: None,
             http2: listener.http2,
             redirect_to_https: listener.redirect_to_https,

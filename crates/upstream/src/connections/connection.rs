@@ -1,4 +1,4 @@
-//! Connections to HTTP servers, plain or with TLS. A PROXY protocol header may precede both.
+//! Connections to servers, plain or with TLS. A PROXY protocol header may precede both.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -7,7 +7,7 @@ use howdah_config::Address;
 use howdah_dns::either::Either;
 use howdah_dns::stream::Stream;
 use howdah_http::message::ConnectionInfo;
-use howdah_tls::TlsClient;
+use howdah_tls::{ClientProtocol, TlsClient};
 use howdah_wire::proxy_protocol::{Header, Version};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
@@ -26,8 +26,8 @@ pub struct ConnectOptions<'a> {
     pub proxy_protocol: Option<u8>,
     /// TLS settings, and the name that the server's certificate must have; `None` for plain HTTP.
     pub tls: Option<(&'a TlsClient, &'a str)>,
-    /// The connection is for HTTP/2.
-    pub is_http2: bool,
+    /// Protocol of the connection.
+    pub protocol: ClientProtocol,
     /// Client that the PROXY protocol header describes; `None` for a health check.
     pub client: Option<&'a ConnectionInfo>,
 }
@@ -46,7 +46,7 @@ pub async fn open(options: &ConnectOptions<'_>) -> Result<Connection, Failure> {
     match options.tls {
         None => Ok(Either::A(stream)),
         Some((tls, name)) => {
-            let secure = tls.connect(stream, name, options.is_http2).await.map_err(Failure::Tls)?;
+            let secure = tls.connect(stream, name, options.protocol).await.map_err(Failure::Tls)?;
             Ok(Either::B(Box::new(secure)))
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use howdah_config::{self as config, Address};
 use howdah_http::message::ConnectionInfo;
 use howdah_questions::UpstreamStatus;
-use howdah_tls::TlsClient;
+use howdah_tls::{ClientProtocol, TlsClient};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -159,14 +159,33 @@ impl Upstream {
         server: &Server,
         client: Option<&ConnectionInfo>,
     ) -> Result<Connection, Failure> {
+        let is_http2 = self.config.http2;
+        let protocol = if is_http2 { ClientProtocol::Http2 } else { ClientProtocol::Http1 };
+        self.open(server, client, protocol).await
+    }
+
+    /// As [`Upstream::connect`], for another protocol than HTTP.
+    pub async fn connect_session(
+        &self,
+        server: &Server,
+        client: Option<&ConnectionInfo>,
+    ) -> Result<Connection, Failure> {
+        self.open(server, client, ClientProtocol::Other).await
+    }
+
+    async fn open(
+        &self,
+        server: &Server,
+        client: Option<&ConnectionInfo>,
+        protocol: ClientProtocol,
+    ) -> Result<Connection, Failure> {
         let tls = match (&self.config.tls, &self.tls) {
             (None, _) => None,
             (Some(_), Some(tls)) => Some((&**tls, &*server.name)),
             (Some(_), None) => return Err(Failure::Tls("TLS is not ready".to_owned())),
         };
         let (address, proxy_protocol) = (&server.address, self.config.proxy_protocol);
-        let is_http2 = self.config.http2;
-        connection::open(&ConnectOptions { address, proxy_protocol, tls, is_http2, client }).await
+        connection::open(&ConnectOptions { address, proxy_protocol, tls, protocol, client }).await
     }
 
     /// Returns true for the first caller, which starts the health checks.

@@ -80,7 +80,7 @@ impl Head {
             fields,
             body,
             keep_alive: match version {
-                Version::Http11 | Version::Http2 => !known.close,
+                Version::Http11 | Version::Http2 | Version::Session(_) => !known.close,
                 Version::Http10 => known.keep_alive && !known.close,
             },
             expects_continue: known.expects_continue && version == Version::Http11,

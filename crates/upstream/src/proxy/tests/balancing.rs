@@ -231,6 +231,7 @@ fn a_server_stays_unhealthy_for_the_same_checks_only() {
             status: (200, 399),
             body: None,
             grpc: None,
+            is_connect: false,
             rise: 1,
             fall: 1,
         };

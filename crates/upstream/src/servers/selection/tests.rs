@@ -219,6 +219,7 @@ fn a_change_of_health_checks_forgets_no_active_request() {
         status: (200, 399),
         body: None,
         grpc: None,
+        is_connect: false,
         rise: 1,
         fall: 1,
     });

@@ -1,0 +1,248 @@
+//! Sessions of other protocols than HTTP: their bytes are passed to a server.
+//!
+//! A session keeps the configuration with which it begins. A listener that is removed and a server
+//! that is to end leave it alone: it goes on until its ends finish, or are silent for too long.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use howdah_config::Target;
+use howdah_http::drain::{DrainRegistration, Phase, Signal};
+use howdah_http::error_status::RequestError;
+use howdah_http::exchange::{Handler, RequestRecord, SendOutcome};
+use howdah_http::handling::Handling;
+use howdah_http::message::{
+    ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Version,
+};
+use howdah_pipeline::handler::RequestHandler;
+use howdah_routing::snapshot::action::CompiledPass;
+use howdah_stream::client_hello::{ClientHello, MAX_HELLO_BYTES};
+use howdah_stream::connect::connect;
+use howdah_stream::forward::{End, Forwarded, forward};
+use howdah_stream::steps::{Decision, Facts, Hello, choose};
+use howdah_tls::{HandshakeOutcome, TlsListener};
+use howdah_upstream::servers::upstream::Upstream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+
+use crate::stream::Stream;
+
+/// Maximum time until the hello of a client has arrived that steps need.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves a connection of a listener whose connections are passed on.
+pub(crate) async fn serve(
+    handler: RequestHandler,
+    tls: Option<Arc<TlsListener>>,
+    stream: Stream,
+    info: Arc<ConnectionInfo>,
+    drain: DrainRegistration,
+) {
+    stream.keep_alive();
+    let Some(tls) = tls else {
+        return pass_on(handler, stream, info, drain, None).await;
+    };
+    let time = handler.limits().header_timeout;
+    let challenges = &handler.thread().shared.challenges;
+    let mut handshake = Box::pin(howdah_tls::handshake(&tls, stream, &drain, time, challenges));
+    let Some(shaken) = drain.unless_evicted(handshake.as_mut()).await else { return };
+    drop(handshake);
+    match shaken {
+        HandshakeOutcome::Encrypted(stream, facts) => {
+            stream.transport().acknowledge();
+            count_handshake(&tls, facts.protocol, facts.is_resumed);
+            let hello = ClientHello {
+                server_name: facts.server_name.clone().into_bytes(),
+                // None is agreed on.
+                protocols: Vec::new(),
+            };
+            let handshake = Some(Arc::new(facts));
+            let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
+            pass_on(handler, *stream, info, drain, Some(hello)).await;
+        }
+        HandshakeOutcome::NotTls(..) => {
+            handler.log_client_error(&info, format_args!("the client does not speak TLS"));
+        }
+        HandshakeOutcome::ChallengeAnswered => {}
+        HandshakeOutcome::Failed(error) => {
+            tls.counters().failed.fetch_add(1, Relaxed);
+            handler.log_client_error(&info, format_args!("TLS handshake: {error}"));
+        }
+    }
+}
+
+/// Counts a completed handshake of a listener.
+pub(crate) fn count_handshake(tls: &TlsListener, protocol: &str, is_resumed: bool) {
+    let counters = tls.counters();
+    counters.handshakes.fetch_add(1, Relaxed);
+    counters.resumed.fetch_add(u64::from(is_resumed), Relaxed);
+    counters.tls12.fetch_add(u64::from(protocol == "TLSv1.2"), Relaxed);
+}
+
+/// Chooses the upstream of a connection and passes its bytes on. `hello` is that of a handshake with
+/// this server.
+async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
+    handler: RequestHandler,
+    mut stream: S,
+    info: Arc<ConnectionInfo>,
+    drain: DrainRegistration,
+    hello: Option<ClientHello>,
+) {
+    let started_at = Instant::now();
+    let chosen = choose_upstream(&handler, &mut stream, &info, &drain, hello).await;
+    drain.set_busy();
+    handler.begin_session();
+    let name = chosen.as_ref().map_or("-", |(upstream, _)| &upstream.name);
+    let id = handler.thread().request_id();
+    let session = describe(&info, id, name);
+    let mut forwarded = Forwarded { from_client: 0, to_client: 0, end: End::Client };
+    let error = match chosen {
+        Err(error) => Some(error),
+        Ok((upstream, input)) => {
+            session.handling.set_site(Arc::clone(&upstream.name));
+            match connect(&handler.thread().proxy, &upstream, &session, started_at).await {
+                Err(error) => Some(error),
+                Ok(mut connected) => {
+                    let idle = upstream.config.timeouts.tunnel;
+                    drop(upstream);
+                    let server = &mut connected.connection;
+                    forwarded = forward(&mut stream, server, input, idle).await;
+                    None
+                }
+            }
+        }
+    };
+    report(&handler, &session, started_at, error, &forwarded);
+}
+
+/// Returns the upstream of a connection, and the bytes that were read to choose it.
+async fn choose_upstream<S: AsyncRead + AsyncWrite + Unpin>(
+    handler: &RequestHandler,
+    stream: &mut S,
+    info: &ConnectionInfo,
+    drain: &DrainRegistration,
+    hello: Option<ClientHello>,
+) -> Result<(Arc<Upstream>, Vec<u8>), RequestError> {
+    let (snapshot, name) = handler.listener_snapshot();
+    let pass = snapshot.listeners.get(name).map(|listener| &listener.pass);
+    let Some(CompiledPass::Fixed(target)) = pass else { return Err(RequestError::NoResponse) };
+    let choose = |target: &Target, hello: Hello<'_>| {
+        let facts = Facts { peer: info.peer, local: info.local, hello };
+        match choose(&snapshot.config.streams, target, &facts) {
+            Decision::Upstream(name) => Ok(Some(snapshot.upstreams.get(name).map(Arc::clone))),
+            Decision::NeedsHello => Ok(None),
+            Decision::Close => Err(RequestError::Forbidden),
+        }
+    };
+    let known = hello.as_ref().map_or(Hello::Unread, Hello::Read);
+    let mut input = Vec::new();
+    let upstream = match choose(target, known)? {
+        Some(upstream) => upstream,
+        None => {
+            let read = pin!(timeout(HELLO_TIMEOUT, read_hello(stream, &mut input, drain)));
+            let Some(read) = drain.unless_evicted(read).await else {
+                return Err(RequestError::ClientGone);
+            };
+            let hello = match read {
+                Ok(Some(hello)) => hello,
+                Ok(None) => return Err(RequestError::ClientGone),
+                Err(_) => {
+                    let problem = format_args!("no TLS handshake came in time, which steps need");
+                    handler.log_client_error(info, problem);
+                    return Err(RequestError::ClientGone);
+                }
+            };
+            let hello = hello.as_ref().map_or(Hello::None, Hello::Read);
+            choose(target, hello)?.flatten()
+        }
+    };
+    Ok((upstream.ok_or(RequestError::NoResponse)?, input))
+}
+
+/// Reads up to the end of the client's hello. Returns `Some(None)` if the client does not speak TLS,
+/// and `None` if it has gone, or its listener has.
+async fn read_hello<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    drain: &DrainRegistration,
+) -> Option<Option<ClientHello>> {
+    loop {
+        let count = {
+            let mut limited = (&mut *stream).take((MAX_HELLO_BYTES - input.len()) as u64);
+            let mut reading = pin!(limited.read_buf(input));
+            poll_fn(|cx| match reading.as_mut().poll(cx) {
+                Poll::Pending => match drain.poll_waiting(Phase::Incomplete, cx) {
+                    Signal::None => Poll::Pending,
+                    Signal::Drain | Signal::Evict => Poll::Ready(None),
+                },
+                ready => ready.map(Result::ok),
+            })
+            .await?
+        };
+        // A client may send little and finish: what it has sent is no hello then.
+        match (count, input.is_empty()) {
+            (0, true) => return None,
+            (0, false) => return Some(None),
+            _ => {}
+        }
+        match ClientHello::read(input) {
+            Ok(None) => {}
+            Ok(Some(hello)) => return Some(Some(hello)),
+            Err(_) => return Some(None),
+        }
+    }
+}
+
+/// Describes a session for variables and logs.
+fn describe(info: &Arc<ConnectionInfo>, id: u64, upstream: &str) -> Request {
+    Request {
+        method: Bytes::from_static(b"CONNECT"),
+        target: Bytes::copy_from_slice(upstream.as_bytes()),
+        fragment: Bytes::new(),
+        path: Bytes::new(),
+        query: Bytes::new(),
+        version: Version::Session("TCP"),
+        host: Bytes::new(),
+        fields: Fields::default(),
+        connection: Arc::clone(info),
+        user: None,
+        id,
+        error: None,
+        captures: Default::default(),
+        additions: None,
+        handling: Handling::default(),
+    }
+}
+
+fn report(
+    handler: &RequestHandler,
+    session: &Request,
+    started_at: Instant,
+    error: Option<RequestError>,
+    forwarded: &Forwarded,
+) {
+    let outcome = match forwarded.end {
+        End::Finished | End::Idle => SendOutcome::Complete,
+        End::Client => SendOutcome::ClientGone,
+        End::Server => SendOutcome::BodyFailed,
+    };
+    handler.log_session(&RequestRecord {
+        connection: &session.connection,
+        request: Some(session),
+        refused_line: b"",
+        refusal: None,
+        status: error.map_or(200, RequestError::status),
+        fields: &FieldBlock::default(),
+        connection_fields: ConnectionFields::default(),
+        received: forwarded.from_client,
+        sent: forwarded.to_client,
+        body_sent: forwarded.to_client,
+        elapsed: started_at.elapsed(),
+        outcome,
+    });
+}

@@ -1,0 +1,318 @@
+//! Bytes in both directions between a client and a server.
+//!
+//! All directions of a thread read into one buffer. Only what a receiver does not take at once is
+//! kept, so a silent session has no buffer, and one whose receiver is slow has at most one read.
+//!
+//! When one end shuts down its sending direction, the other one is told and may go on for as long as
+//! any byte passes within the idle timeout: protocols use the end of input as a mark.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use howdah_http::timer::{Timer, after};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Maximum number of bytes of a read.
+const READ_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Result of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Bytes from the client that the server has taken.
+    pub from_client: u64,
+    /// Bytes from the server that the client has taken.
+    pub to_client: u64,
+    /// Reason of the end.
+    pub end: End,
+}
+
+/// Reason for which a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Both ends have finished.
+    Finished,
+    /// The client's connection broke.
+    Client,
+    /// The server's connection broke.
+    Server,
+    /// No byte has passed for the idle timeout.
+    Idle,
+}
+
+/// A direction of a session.
+#[derive(Default)]
+struct Direction {
+    /// Bytes that the receiver has not taken yet, from `sent` on.
+    waiting: Vec<u8>,
+    sent: usize,
+    moved: u64,
+    state: State,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// The receiver may still hold bytes that were written to it.
+    NeedsFlush,
+    /// The sender has finished; the receiver is to be told.
+    Ending,
+    Ended,
+}
+
+/// The end of a direction whose connection broke.
+enum Broken {
+    Sender,
+    Receiver,
+}
+
+/// Passes bytes between a client and a server until the session ends. `input` are bytes of the
+/// client that have been read already.
+pub async fn forward<C, S>(
+    client: &mut C,
+    server: &mut S,
+    input: Vec<u8>,
+    idle: Duration,
+) -> Forwarded
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut up = Direction { waiting: input, ..Direction::default() };
+    let mut down = Direction::default();
+    let (mut timer, mut active_at) = (Timer::default(), Instant::now());
+    let end = poll_fn(|cx| {
+        let before = (up.moved, down.moved, up.state, down.state);
+        let up_end = up.poll(client, server, cx);
+        // A server that takes no more may have sent its last answer.
+        if let Poll::Ready(Err(Broken::Receiver)) = up_end {
+            up.abandon();
+        }
+        let down_end = down.poll(server, client, cx);
+        match (up_end, down_end) {
+            (Poll::Ready(Err(Broken::Sender)), _) | (_, Poll::Ready(Err(Broken::Receiver))) => {
+                return Poll::Ready(End::Client);
+            }
+            (_, Poll::Ready(Err(Broken::Sender))) => return Poll::Ready(End::Server),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(End::Finished),
+            (Poll::Ready(Err(Broken::Receiver)), Poll::Ready(Ok(()))) => {
+                return Poll::Ready(End::Server);
+            }
+            _ => {}
+        }
+        if before != (up.moved, down.moved, up.state, down.state) {
+            active_at = Instant::now();
+        }
+        timer.poll(cx, after(active_at, idle)).map(|()| End::Idle)
+    })
+    .await;
+    Forwarded { from_client: up.moved, to_client: down.moved, end }
+}
+
+impl Direction {
+    /// Ends a direction whose receiver takes no more.
+    fn abandon(&mut self) {
+        (self.waiting, self.sent, self.state) = (Vec::new(), 0, State::Ended);
+    }
+
+    /// Passes bytes until neither end makes progress. Ready at the end of the direction.
+    fn poll<F, T>(
+        &mut self,
+        from: &mut F,
+        to: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Broken>>
+    where
+        F: AsyncRead + Unpin,
+        T: AsyncWrite + Unpin,
+    {
+        loop {
+            while let Some(rest) = self.waiting.get(self.sent..).filter(|rest| !rest.is_empty()) {
+                match ready!(Pin::new(&mut *to).poll_write(cx, rest)) {
+                    Ok(0) | Err(_) => return Poll::Ready(Err(Broken::Receiver)),
+                    Ok(count) => {
+                        self.sent += count;
+                        self.moved += count as u64;
+                        self.state = State::NeedsFlush;
+                    }
+                }
+            }
+            if !self.waiting.is_empty() {
+                (self.waiting, self.sent) = (Vec::new(), 0);
+            }
+            match self.state {
+                State::Ended => return Poll::Ready(Ok(())),
+                State::Ending => {
+                    // An error means that the receiver has gone; its own direction tells.
+                    let _: io::Result<()> = ready!(Pin::new(&mut *to).poll_shutdown(cx));
+                    self.state = State::Ended;
+                    return Poll::Ready(Ok(()));
+                }
+                State::Open | State::NeedsFlush => {}
+            }
+            match self.poll_pass(from, to, cx) {
+                Poll::Ready(Ok(0)) => self.state = State::Ending,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(broken)) => return Poll::Ready(Err(broken)),
+                Poll::Pending => {
+                    if self.state == State::NeedsFlush {
+                        ready!(Pin::new(&mut *to).poll_flush(cx)).map_err(|_| Broken::Receiver)?;
+                        self.state = State::Open;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Reads once, and writes what was read; what is not taken waits. Returns the number of bytes
+    /// read, 0 at the end.
+    fn poll_pass<F, T>(
+        &mut self,
+        from: &mut F,
+        to: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, Broken>>
+    where
+        F: AsyncRead + Unpin,
+        T: AsyncWrite + Unpin,
+    {
+        let mut memory = BUFFER.take();
+        if memory.is_empty() {
+            memory = vec![0; READ_BYTES];
+        }
+        let mut buffer = ReadBuf::new(&mut memory);
+        let read = Pin::new(from).poll_read(cx, &mut buffer);
+        let bytes = buffer.filled();
+        let passed = match read {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Sender)),
+            Poll::Ready(Ok(())) if bytes.is_empty() => Poll::Ready(Ok(0)),
+            Poll::Ready(Ok(())) => match Pin::new(to).poll_write(cx, bytes) {
+                Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Broken::Receiver)),
+                written => {
+                    let count = match written {
+                        Poll::Ready(Ok(count)) => count,
+                        _ => 0,
+                    };
+                    self.moved += count as u64;
+                    self.waiting.extend_from_slice(bytes.get(count..).unwrap_or_default());
+                    self.state = State::NeedsFlush;
+                    Poll::Ready(Ok(bytes.len()))
+                }
+            },
+        };
+        BUFFER.set(memory);
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(300);
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// Creates a client and a server with a session between them.
+    fn session(
+        input: &[u8],
+        idle: Duration,
+    ) -> (DuplexStream, DuplexStream, JoinHandle<Forwarded>) {
+        let (client, mut near) = duplex(1000);
+        let (server, mut far) = duplex(1000);
+        let input = input.to_vec();
+        let task = spawn_local(async move { forward(&mut near, &mut far, input, idle).await });
+        (client, server, task)
+    }
+
+    fn with<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async { test().await });
+    }
+
+    #[test]
+    fn bytes_pass_both_ways_after_those_that_were_read_ahead() {
+        with(|| async {
+            let (mut client, mut server, task) = session(b"hello ", LONG);
+            client.write_all(b"world").await.unwrap();
+            let mut came = [0; 11];
+            server.read_exact(&mut came).await.unwrap();
+            assert_eq!(&came, b"hello world");
+            let bytes: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
+            let sent = bytes.clone();
+            let sending = spawn_local(async move {
+                server.write_all(&sent).await.unwrap();
+                server
+            });
+            let mut answer = vec![0; bytes.len()];
+            client.read_exact(&mut answer).await.unwrap();
+            assert!(answer == bytes);
+            drop((client, sending.await.unwrap()));
+            let expected = Forwarded { from_client: 11, to_client: 100_000, end: End::Finished };
+            assert_eq!(task.await.unwrap(), expected);
+        });
+    }
+
+    #[test]
+    fn a_client_that_has_finished_gets_the_whole_answer() {
+        with(|| async {
+            let (mut client, mut server, task) = session(b"", LONG);
+            client.write_all(b"question").await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut question = Vec::new();
+            server.read_to_end(&mut question).await.unwrap();
+            assert_eq!(question, b"question", "the server learns of the end");
+            let sending = spawn_local(async move { server.write_all(&[b'x'; 5000]).await });
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            sending.await.unwrap().unwrap();
+            assert_eq!((answer.len(), task.await.unwrap().end), (5000, End::Finished));
+        });
+    }
+
+    #[test]
+    fn a_server_that_takes_no_more_may_still_have_answered() {
+        with(|| async {
+            let (mut client, mut server, task) = session(b"", LONG);
+            server.write_all(b"no").await.unwrap();
+            drop(server);
+            let _ = client.write_all(&[0; 500]).await;
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer, b"no");
+            drop(client);
+            assert!(matches!(task.await.unwrap().end, End::Server | End::Finished));
+        });
+    }
+
+    #[test]
+    fn silence_ends_a_session_and_a_receiver_that_takes_nothing_is_silent() {
+        with(|| async {
+            let (_client, _server, task) = session(b"", SHORT);
+            assert_eq!(task.await.unwrap().end, End::Idle);
+            let (mut client, _server, task) = session(b"", SHORT);
+            let flood = spawn_local(async move {
+                let mut taken = 0;
+                while let Ok(count) = client.write(&[0; 1000]).await {
+                    taken += count;
+                }
+                taken
+            });
+            assert_eq!(task.await.unwrap().end, End::Idle);
+            assert!(flood.await.unwrap() < 200_000, "somebody keeps all of it");
+        });
+    }
+}
