@@ -28,8 +28,9 @@ def needs():
 def cases():
     from apache_cases import CASES
     from apache_more_cases import MORE
+    from apache_panel_cases import CASES as PANELS
     from apache_row_cases import ROWS
-    return CASES + MORE + ROWS
+    return CASES + MORE + ROWS + PANELS
 
 
 def run(arguments):

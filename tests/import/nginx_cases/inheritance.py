@@ -142,4 +142,16 @@ server { listen @PORT@; server_name three.test; access_log /var/log/named.log na
       "GET /closed/a.txt | Host: one.test", "GET /api/c%20d?e=f | Host: one.test", "GET /gone | Host: one.test"] +
          [f"GET /net?ip={address} | Host: one.test" for address in ("10.0.0.3", "10.0.0.4", "10.0.0.8", "10.0.0.9", "10.0.0.10", "10.1.0.1", "none")], host="one.test",
          report={"root": "changed", "alias": "changed", "map": "not converted", "if ($is_one)": "not converted", "return 403": "not converted"}, log="named.log"),
+    Case("types-of-own-pages", """
+map $sent_http_content_type $age { default off; text/html epoch; text/plain 1h; "" 1d; }
+server {
+    listen @PORT@; root /srv/www; expires $age; add_header X-Type "<$sent_http_content_type>" always;
+    location = /moved { return 301 /a.txt; }
+    location = /found { rewrite ^ /a.txt redirect; }
+    location = /own { add_header Content-Type text/x-own; return 200 own; }
+    location = /none { return 204; }
+    location = /gone { return 410; }
+}
+""", ["GET /a.txt", "GET /index.html", "GET /moved", "GET /found", "~GET /own", "~GET /none", "GET /gone", "GET /missing", "~GET /sub",
+      "~GET /a.txt | If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"], fields="x-type", report={"root": "changed", "add_header Content-Type": "changed", "expires": "changed"}),
 ]

@@ -201,6 +201,9 @@ impl<'n> Site<'_, 'n> {
             fastcgi: &mut fastcgi,
         };
         let mut steps = Vec::new();
+        if !settings.takes_slashes {
+            steps.push(json!({"match": {"if": "$encoded_slash"}, "action": {"return": 404}}));
+        }
         for (number, (source, node)) in locations.iter().enumerate().rev() {
             if *source == Source::Path("/".into()) || !has_effect(node) {
                 continue;
@@ -224,6 +227,11 @@ impl<'n> Site<'_, 'n> {
         *self.report = report;
         if adds_fields {
             self.add_forwarded();
+        }
+        if !settings.takes_slashes {
+            let values = json!({ "~(?i)^[^?]*%2f": "1" });
+            let variable = json!({ "map": "$request_uri", "values": values });
+            self.output.variables.insert("encoded_slash".into(), variable);
         }
         let members = self.members.clone();
         let with_members = |steps: &mut Vec<Value>| {

@@ -74,7 +74,9 @@ pub fn address(text: &str) -> Address {
     if matches!(host, "*" | "_default_" | "") {
         return Address { ip: None, port, name: None };
     }
-    match host.parse() {
+    match host.parse::<IpAddr>() {
+        // Apache takes 0.0.0.0 and [::] for all addresses.
+        Ok(ip) if ip.is_unspecified() => Address { ip: None, port, name: None },
         Ok(ip) => Address { ip: Some(ip), port, name: None },
         Err(_) => Address { ip: None, port, name: Some(host.to_ascii_lowercase()) },
     }
@@ -168,6 +170,8 @@ mod tests {
         assert_eq!(of("*:80"), (None, Some(80), None));
         assert_eq!(of("_default_:443"), (None, Some(443), None));
         assert_eq!(of("*"), (None, None, None));
+        assert_eq!(of("0.0.0.0:80"), (None, Some(80), None));
+        assert_eq!(of("[::]:80"), (None, Some(80), None));
         assert_eq!(of("10.0.0.1"), (Some("10.0.0.1".into()), None, None));
         assert_eq!(of("[::1]:81"), (Some("::1".into()), Some(81), None));
         assert_eq!(of("A.example:80"), (None, Some(80), Some("a.example".into())));

@@ -26,6 +26,8 @@ pub struct Settings {
     pub cookie_domains: Vec<(String, String)>,
     pub cookie_paths: Vec<(String, String)>,
     pub intercepts_errors: bool,
+    /// Paths may have encoded slashes.
+    pub takes_slashes: bool,
 }
 
 impl Settings {
@@ -86,6 +88,17 @@ impl Settings {
                         "errors of other servers are replaced if they have an ErrorDocument",
                     );
                 }
+            }
+            "allowencodedslashes" => {
+                let word = words.first().map(|word| word.to_ascii_lowercase());
+                self.takes_slashes = is_on || word.as_deref() == Some("nodecode");
+                if !self.takes_slashes {
+                    return;
+                }
+                status = (
+                    Status::Changed,
+                    "a file whose path has an encoded slash is not found; other servers get the path",
+                );
             }
             "proxypassinherit" => status = (Status::NotNeeded, "rules outside of hosts come last"),
             "proxypassinterpolateenv" => {
@@ -227,7 +240,7 @@ impl Writer<'_> {
             self.report,
             rule.node,
             Status::Changed,
-            "a server that cannot be reached is a 502, and one that is too slow a 504; Apache says 503 and 502",
+            "a server that cannot be reached is a 502, and one that is too slow a 504; Apache says 503 and 502. A path that stays the same is sent as the client has written it",
         );
         self.finished(uri, action, sections, access)
     }

@@ -219,6 +219,14 @@ fn conditions(group: &Group<'_>) -> Result<Vec<Condition>, String> {
         is_open = flags_of(node).iter().any(|flag| flag == "or" || flag == "ornext");
     }
     for choice in choices {
+        if choice.len().saturating_mul(all.len()) > MAX_ALTERNATIVES {
+            return Err("the conditions have too many alternatives".into());
+        }
+        if let [node] = choice.as_slice() {
+            // Most conditions: nothing is copied.
+            all.iter_mut().try_for_each(|condition| add(node, condition))?;
+            continue;
+        }
         let mut next = Vec::new();
         for known in &all {
             for node in &choice {
@@ -226,9 +234,6 @@ fn conditions(group: &Group<'_>) -> Result<Vec<Condition>, String> {
                 add(node, &mut condition)?;
                 next.push(condition);
             }
-        }
-        if next.len() > MAX_ALTERNATIVES {
-            return Err("the conditions have too many alternatives".into());
         }
         all = next;
     }

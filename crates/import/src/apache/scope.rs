@@ -4,6 +4,8 @@
 //! server's configuration may have, become others. If a directive that refuses requests has no
 //! counterpart, the scope is closed.
 
+use howdah_htaccess::modules::pattern::Pattern;
+
 use crate::{Report, Status};
 
 use super::check;
@@ -11,6 +13,12 @@ use super::handlers::{add_handler, filter, php_setting, set_handler};
 use super::status;
 use super::tree::Node;
 use super::words::{self, quoted};
+
+/// Maximum number of conditions of a rule; the engine has no more.
+const MAX_CONDITIONS: usize = 1000;
+
+/// Maximum number of rules of a scope; the engine has no more.
+const MAX_RULES: usize = 10_000;
 
 /// Kind of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,28 +129,43 @@ pub(super) fn converted(report: &mut Report, node: &Node) {
 /// Adds directives to a scope.
 pub fn add(nodes: &[&Node], place: Place, facts: &Facts, scope: &mut Scope, report: &mut Report) {
     let mut rest = nodes;
+    let mut rules = 0;
     while let Some((node, behind)) = rest.split_first() {
+        // A rule with its conditions, once: a file may have thousands of conditions in a row.
         let conditions = rest.iter().take_while(|node| node.name == "rewritecond").count();
         let is_rule = rest.get(conditions).is_some_and(|node| node.name == "rewriterule");
-        let group = &rest[..conditions + usize::from(is_rule)];
-        if group.iter().any(|node| node.arguments.contains("${")) {
-            rule_with_map(group, scope, report);
-            rest = &rest[group.len()..];
-            continue;
+        let (group, behind) = match conditions + usize::from(is_rule) {
+            0 => (std::slice::from_ref(node), behind),
+            length => rest.split_at(length),
+        };
+        let is_rewrite = conditions > 0 || is_rule;
+        rules += usize::from(is_rule);
+        if is_rewrite && group.iter().any(|node| node.arguments.contains("${")) {
+            leave_out_rule(group, "there are no maps for rules", scope, report);
+        } else if conditions > MAX_CONDITIONS {
+            let reason = format!("a rule has at most {MAX_CONDITIONS} conditions");
+            leave_out_rule(group, &reason, scope, report);
+        } else if rules > MAX_RULES {
+            scope.is_closed = true;
+            let reason = format!("there are at most {MAX_RULES} rules; the place is closed");
+            for node in group {
+                mark(report, node, Status::NotConverted, reason.clone());
+            }
+        } else {
+            group.iter().for_each(|node| add_one(node, place, facts, scope, report));
         }
-        add_one(node, place, facts, scope, report);
         rest = behind;
     }
 }
 
-/// Leaves out a rule that needs a map, with its conditions. One that refuses requests refuses all
-/// that its pattern matches.
-fn rule_with_map(group: &[&Node], scope: &mut Scope, report: &mut Report) {
+/// Leaves out a rule with its conditions. One that refuses requests refuses all that its pattern
+/// matches.
+fn leave_out_rule(group: &[&Node], problem: &str, scope: &mut Scope, report: &mut Report) {
     let all = group.last().map(|rule| rule.words()).unwrap_or_default();
     let refuses = refuses(&all);
     let end = if refuses { "; all requests that its pattern matches are refused" } else { "" };
     for node in group {
-        let reason = format!("there are no maps for rules, so the rule is left out{end}");
+        let reason = format!("{problem}, so the rule is left out{end}");
         mark(report, node, Status::NotConverted, reason);
     }
     if refuses {
@@ -378,9 +401,48 @@ fn section(node: &Node, place: Place, facts: &Facts, scope: &mut Scope, report: 
         return;
     }
     converted(report, node);
+    if opens_hidden_files(node) {
+        for inside in node.children.iter().chain([node]).filter(|inside| !is_denial(inside)) {
+            let reason = "files whose names begin with a dot are not sent (404)";
+            mark(report, inside, Status::Changed, reason);
+        }
+    }
     scope.lines.push((is_method, open));
     scope.lines.extend(inner.into_lines().into_iter().map(|line| (is_method, line)));
     scope.lines.push((is_method, end));
+}
+
+/// Returns true for a section that grants access to files that Howdah never sends, such as
+/// `<FilesMatch "^\.ht">`.
+fn opens_hidden_files(node: &Node) -> bool {
+    let words = node.words();
+    let (is_regex, pattern) = match words.as_slice() {
+        [tilde, expression, ..] if tilde == "~" => (true, expression.clone()),
+        _ => (node.name == "<filesmatch", argument(node)),
+    };
+    let is_hidden = match node.name.as_str() {
+        "<files" if !is_regex => pattern.starts_with('.'),
+        "<files" | "<filesmatch" => {
+            Pattern::new(pattern.as_bytes(), false).is_ok_and(|expression| {
+                let matches = |name: &str| expression.is_match(name.as_bytes()).unwrap_or(false);
+                (matches(".htaccess") || matches(".htpasswd") || matches(".env"))
+                    && !matches("index.html")
+            })
+        }
+        _ => false,
+    };
+    let grants = |child: &Node| is_access(&child.name) && !is_denial(child);
+    is_hidden && node.children.iter().any(grants)
+}
+
+/// Returns true for a directive that refuses all requests, or says in which order those are read.
+fn is_denial(node: &Node) -> bool {
+    let words = node.arguments.to_ascii_lowercase();
+    match node.name.as_str() {
+        "require" => words == "all denied",
+        "deny" | "order" => true,
+        _ => false,
+    }
 }
 
 fn allow_override(

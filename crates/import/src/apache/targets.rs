@@ -138,7 +138,8 @@ pub fn target(url: &str) -> Target {
     Target::Http { server, is_tls, authority, path }
 }
 
-/// Returns the patterns of a rule's paths, and the `rewrite` to a path of its target.
+/// Returns the patterns of a rule's paths, and the `rewrite` to a path of its target. Without one, the
+/// path is sent as the client has written it.
 pub fn uri(source: &Source, path: Option<&str>) -> (Value, Option<String>) {
     match source {
         Source::Path(own) => {

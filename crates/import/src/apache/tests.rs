@@ -258,3 +258,34 @@ fn macros_that_grow_with_each_use_are_refused() {
     let all = error(&nested("$a", &format!("Define A {}", "x".repeat(60_000))));
     assert!(all.contains("more than 32 MiB"), "{all}");
 }
+
+#[test]
+fn a_rule_with_more_conditions_than_the_engine_has_refuses_all_that_it_matches() {
+    let conditions = |number: usize| {
+        "RewriteCond %{REQUEST_URI} !^/x\n".repeat(number) + "RewriteRule ^/a - [F]"
+    };
+    let rules = |number| {
+        let found = of(&host(&format!("RewriteEngine On\n{}", conditions(number))));
+        let directives = &found.document["routes"]["a.test"][0]["action"]["htaccess"]["directives"];
+        let is_rule = |line: &&Value| line.as_str().unwrap().starts_with("Rewrite");
+        let number = directives.as_array().unwrap().iter().filter(is_rule).count();
+        let all = statuses(&found);
+        let of_rules = all.iter().filter(|(_, name, _)| name.starts_with("Rewrite"));
+        (number, of_rules.map(|(.., status)| *status).max().unwrap())
+    };
+    assert_eq!(rules(1000), (1002, Status::Converted));
+    // The directive that turns rules on, and the rule without conditions.
+    assert_eq!(rules(20_000), (2, Status::NotConverted));
+}
+
+#[test]
+fn sections_that_open_hidden_files_are_reported() {
+    let of_section = |open: &str, close: &str| {
+        let found = of(&host(&format!("<{open}>\nRequire all granted\n</{close}>")));
+        statuses(&found).into_iter().find(|(line, ..)| *line == 4).unwrap().2
+    };
+    assert_eq!(of_section("FilesMatch \"^\\.ht\"", "FilesMatch"), Status::Changed);
+    assert_eq!(of_section("Files ~ \"^\\.ht\"", "Files"), Status::Changed);
+    assert_eq!(of_section("Files .env", "Files"), Status::Changed);
+    assert_eq!(of_section("FilesMatch \"\\.txt$\"", "FilesMatch"), Status::Converted);
+}

@@ -54,7 +54,11 @@ impl<'t> Converter<'_> {
             self.report.mark(directive.id, Status::NotConverted, "there is no store of this name");
             return;
         };
-        self.report.mark(directive.id, Status::Changed, "responses that set a cookie, or are for a user with a password, are stored only if they say so");
+        let mut reason = "responses that set a cookie, or are for a user with a password, are stored only if they say so".to_owned();
+        if scope.one(&format!("{family}_cache_key")).is_none() {
+            reason.push_str("; each host has responses of its own");
+        }
+        self.report.mark(directive.id, Status::Changed, reason);
         let mut lifetimes = Object::new();
         for valid in scope.all(&format!("{family}_cache_valid")) {
             let Some((time, codes)) = valid.args.split_last() else { continue };

@@ -150,9 +150,15 @@ impl<'t> Converter<'_> {
         place: &Place<'t>,
     ) -> Object {
         let hint = place.site.as_ref().map_or("site", |site| &site.name).to_owned();
-        // The root is the directory in front of the variables.
+        // The root is the directory in front of the variables: all of the text in front of a value
+        // that begins with a slash.
         let beginning = name.beginning();
-        let cut = beginning.rfind('/').unwrap_or(0);
+        let is_whole = name.variables().next().is_some_and(|name| self.begins_with_slash(name));
+        let cut = if is_whole && !beginning.ends_with('/') {
+            beginning.len()
+        } else {
+            beginning.rfind('/').unwrap_or(0)
+        };
         let (top, rest) = beginning.split_at(cut);
         let mut below = Template::text(rest);
         below.push(&name.without_beginning());
@@ -336,11 +342,17 @@ impl<'t> Converter<'_> {
             }
         }
         if let Ok(super::files::Base::Alias(value, prefix)) = self.base(place, state)
-            && let (Some(value), Some(root)) = (value.constant(), prefix.strip_suffix('/'))
+            && let Some(value) = value.constant()
         {
             let whole = self
                 .file_of(&super::files::Base::Alias(Template::text(value), prefix.clone()), &uri)?;
-            if let (true, Some(directory)) = (whole == file, value.strip_suffix('/')) {
+            // Both end with a slash, or none does.
+            let ends = match (value.strip_suffix('/'), prefix.strip_suffix('/')) {
+                (Some(directory), Some(root)) => Some((directory, root)),
+                (None, None) => Some((value, prefix.as_str())),
+                _ => None,
+            };
+            if let (true, Some((directory, root))) = (whole == file, ends) {
                 target.insert("root".to_owned(), directory.into());
                 target.insert("prefix".to_owned(), super::steps::path_text(root).into());
                 return Ok(Script::Target(target));
@@ -353,6 +365,12 @@ impl<'t> Converter<'_> {
         }
         if !file.beginning().starts_with('/') {
             return Err("a request would choose the whole name of the script".to_owned());
+        }
+        if matches!(self.base(place, state), Ok(super::files::Base::File(_)))
+            && name.arg(1).contains("$document_root")
+        {
+            let reason = "$document_root is the name of the file, so the script is not found; PHP-FPM looks for one in front of it";
+            self.report.mark(name.id, Status::Changed, reason);
         }
         // With the path itself at the end, so that a path behind the script is its PATH_INFO.
         let file = match script_name.only_variable().and_then(|name| file.strip_variable(name)) {

@@ -246,6 +246,14 @@ impl<'t> Converter<'_> {
         }
     }
 
+    /// Marks an `alias` whose names of files have variables.
+    fn note_directories(&mut self, place: &Place<'t>) {
+        for directive in place.scope.any_of(&["alias"]) {
+            let reason = "a directory is a 404; nginx redirects to its path with a slash, or refuses it (403)";
+            self.report.mark(directive.id, Status::Changed, reason);
+        }
+    }
+
     /// Returns the action that sends the file of the request.
     pub fn file_action(&mut self, place: &Place<'t>, state: &State, base: &Base) -> Object {
         let uri = Template::variable("uri");
@@ -253,6 +261,9 @@ impl<'t> Converter<'_> {
             Base::Root(root) => object([("share", root.clone().with(&uri).render().into())]),
             Base::File(file) => {
                 let mut action = object([("share", file.render().into())]);
+                if file.variables().next().is_some() {
+                    self.note_directories(place);
+                }
                 // The ending of the path decides about the media type, not that of the file.
                 let text = file.render();
                 let ending = |text: &str| {

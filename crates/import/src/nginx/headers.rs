@@ -48,6 +48,12 @@ impl<'t> Converter<'_> {
         if answer == Answer::Own && action.contains_key("body") {
             let has_type =
                 fields.iter().any(|field| field.name.eq_ignore_ascii_case("content-type"));
+            for directive in place.scope.all("add_header") {
+                if directive.arg(0).eq_ignore_ascii_case("content-type") {
+                    let reason = "the field takes the place of the media type; nginx sends both";
+                    self.report.mark(directive.id, Status::Changed, reason);
+                }
+            }
             if let (false, Some(content_type)) = (has_type, self.type_of_text(place)) {
                 let value = json!({ "value": content_type, "always": true });
                 merge(action, "response_headers", object([("Content-Type", value)]));

@@ -76,8 +76,18 @@ impl<'t> Converter<'_> {
         let value = if text.contains('$') {
             let map = self.value(&text, place, state).ok();
             match map.and_then(|value| self.expires_by_type(&value)) {
+                // The page of a redirect is HTML in nginx, and there is none here.
+                Some(mut times)
+                    if matches!(
+                        action.get("return").and_then(Value::as_u64),
+                        Some(301..=303 | 307 | 308)
+                    ) =>
+                {
+                    let of_html = times["text/html"].take();
+                    if of_html.is_null() { times["*"].take() } else { of_html }
+                }
                 Some(value) => {
-                    let reason = "media types beyond nginx's list have the default of the map";
+                    let reason = "media types beyond nginx's list, and redirects of directories, have the default of the map";
                     self.report.mark(directive.id, Status::Changed, reason);
                     value
                 }
@@ -122,7 +132,12 @@ impl<'t> Converter<'_> {
     fn expires_by_type(&self, value: &Template) -> Option<Value> {
         let name = value.only_variable()?;
         let (_, definition) = self.variables.iter().find(|(other, _)| other == name)?;
-        if definition.get("map")?.as_str()? != "$response_header_content_type" {
+        let subject = definition.get("map")?.as_str()?.trim_start_matches('$');
+        let is_sent_type = || {
+            let mut all = self.variables.iter();
+            all.any(|(name, own)| name == subject && *own == super::variables::sent_type())
+        };
+        if subject != "response_header_content_type" && !is_sent_type() {
             return None;
         }
         let values = definition.get("values")?.as_object()?;

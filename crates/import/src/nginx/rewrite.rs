@@ -4,7 +4,7 @@
 //! Each becomes a step. A `set` becomes a value that is put in where the variable is used. The body
 //! of an `if` is a route of its own, which goes on with the directives behind the `if`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conditions::Condition;
 use super::context::Place;
@@ -13,7 +13,7 @@ use super::pcre::{self, NO_EQUIVALENT};
 use super::reader::Directive;
 use super::state::{Captures, State};
 use super::steps::{object, step, uri};
-use super::template::Template;
+use super::template::{Piece, Template};
 use super::variables::{Object, Reason};
 use crate::Status;
 
@@ -301,6 +301,7 @@ impl<'t> Converter<'_> {
         if !matches!(flag, "" | "last" | "break") {
             return Err(format!("\"{flag}\" is no flag of a rewrite"));
         }
+        let template = if text.is_none() { self.with_query_behind(&template) } else { template };
         let target = rewrite_text(&template, text.is_some());
         if !target.starts_with('/') && !target.starts_with('$') {
             return Err("the new path does not begin with a slash".to_owned());
@@ -324,6 +325,24 @@ impl<'t> Converter<'_> {
             }
         }
         Ok(Some(step(conditions, action)))
+    }
+
+    /// Returns a path to which nginx adds the query of the request, even if the path has it already.
+    /// Howdah adds none to a path with `$args`, so that has another name.
+    fn with_query_behind(&mut self, template: &Template) -> Template {
+        let Some((path, query)) = template.split_once('?') else { return template.clone() };
+        let mut whole = path.with(&Template::text("?"));
+        for piece in query.pieces() {
+            match piece {
+                Piece::Variable(name) if matches!(name.as_str(), "args" | "query_string") => {
+                    let definition = json!({ "map": "$args", "values": {}, "default": "$args" });
+                    whole.push(&Template::variable(&self.define("query", definition)));
+                }
+                Piece::Variable(name) => whole.push(&Template::variable(name)),
+                Piece::Text(text) => whole.push_text(text),
+            }
+        }
+        whole
     }
 
     /// Closes the paths that a `rewrite` may be about.

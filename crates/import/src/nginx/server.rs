@@ -398,7 +398,13 @@ impl<'t> Converter<'_> {
                     }
                     None => (Some(name.clone()), None),
                 };
-                // Of two servers with one name the first counts.
+                // Of two servers with one name the first counts. Of a name with a dot in front, nginx
+                // leaves out both parts if one is taken.
+                if let (Some(plain), Some(below)) = (&plain, &below)
+                    && (seen.contains(plain) || seen.contains(below))
+                {
+                    continue;
+                }
                 if let Some(plain) =
                     plain.filter(|plain| !seen.contains(plain) && !plain.contains(['*', '~', '!']))
                 {

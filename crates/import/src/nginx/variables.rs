@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::context::Place;
 use super::convert::Converter;
 use super::pcre;
+use super::reader::Directive;
 use super::state::State;
 use super::template::Template;
 
@@ -169,6 +170,8 @@ impl Converter<'_> {
             "pipe" => Template::text("."),
             // There is neither early data nor HTTP/3.
             "ssl_early_data" | "http3" | "quic" | "spdy" => Template::default(),
+            // A response without a page has that of the server, in HTML.
+            "sent_http_content_type" => Template::variable(&self.define("sent_type", sent_type())),
             "http2" => {
                 let values = json!({ "HTTP/2.0on": "h2", "HTTP/2.0": "h2c" });
                 let definition = json!({ "map": "$server_protocol$https", "values": values });
@@ -184,6 +187,7 @@ impl Converter<'_> {
                 let expression = format!("(?i)(?:^|&){name}=([^&]*)");
                 self.group_of(&Template::variable("args"), &expression, 1, None)
             }
+            _ if is_set_only_here(name, place) => Template::default(),
             _ => {
                 return built_in_of(as_written)
                     .ok_or_else(|| format!("Howdah has no variable like ${name}"));
@@ -254,6 +258,18 @@ impl Converter<'_> {
         template.variables().any(|name| self.variable_depends_on_path(name, 0))
     }
 
+    /// Returns true for a variable that is the beginning of the path, or empty.
+    pub fn begins_with_slash(&self, name: &str) -> bool {
+        let definition = self.variables.iter().find(|(other, _)| other == name);
+        let Some((_, definition)) = definition else { return name == "uri" };
+        let is_beginning = |(key, value): (&String, &Value)| {
+            value == "$1" && (key.starts_with("~^(.") || key.starts_with("~^(/"))
+        };
+        definition["map"] == "$uri"
+            && definition["values"].as_object().is_some_and(|all| all.iter().all(is_beginning))
+            && definition.get("default").is_none_or(|default| default == "$uri")
+    }
+
     fn variable_depends_on_path(&self, name: &str, depth: usize) -> bool {
         if matches!(name, "uri" | "args" | "query_string" | "is_args") || name.starts_with("arg_") {
             return true;
@@ -274,6 +290,29 @@ pub fn checked_field(name: &str, place: &Place<'_>) -> Option<String> {
     let set =
         sets.iter().find(|set| set.arg(0).trim_start_matches('$').eq_ignore_ascii_case(name))?;
     set.arg(1).strip_prefix("$upstream_http_").map(str::to_owned)
+}
+
+/// Returns the definition of nginx's `$sent_http_content_type`.
+pub fn sent_type() -> Value {
+    let values = json!({ "~^(?:30[12378]|[45][0-9][0-9])$": "text/html" });
+    let own = "$response_header_content_type";
+    json!({ "map": format!("$status{own}"), "values": values, "default": own })
+}
+
+/// Returns true for a variable that directives of this location alone set, under conditions that do
+/// not hold here: it is empty.
+fn is_set_only_here(name: &str, place: &Place<'_>) -> bool {
+    fn sets(directives: &[Directive], name: &str) -> usize {
+        let is_it = |directive: &Directive| {
+            directive.name == "set"
+                && directive.arg(0).trim_start_matches('$').eq_ignore_ascii_case(name)
+        };
+        let all = directives.iter();
+        all.map(|inner| usize::from(is_it(inner)) + sets(inner.children(), name)).sum()
+    }
+    let (Some(site), Some(location)) = (&place.site, &place.location) else { return false };
+    let own = sets(location.directive.children(), name);
+    own > 0 && own == sets(site.directive.children(), name)
 }
 
 /// Returns a variable of nginx that Howdah has under this or another name.
