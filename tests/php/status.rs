@@ -76,12 +76,12 @@ fn the_status_page_has_php_fpms_formats() {
     server.workers();
     server.get("/a.php?a=<b>&c");
     for (query, media_type, part) in [
-        ("", "text/plain; charset=utf-8", "process manager:      static\n"),
-        ("?full", "text/plain; charset=utf-8", "\nrequest URI:          /a.php?a=<b>&c\n"),
-        ("?html&full", "text/html; charset=utf-8", "<td>/a.php?a=&lt;b&gt;&amp;c</td>"),
+        ("", "text/plain;charset=UTF-8", "process manager:      static\n"),
+        ("?full", "text/plain;charset=UTF-8", "\nrequest URI:          /a.php?a=<b>&c\n"),
+        ("?html&full", "text/html;charset=UTF-8", "<td>/a.php?a=&lt;b&gt;&amp;c</td>"),
         (
             "?xml&full",
-            "text/xml; charset=utf-8",
+            "text/xml;charset=UTF-8",
             "<request-uri>/a.php?a=&lt;b&gt;&amp;c</request-uri>",
         ),
         (

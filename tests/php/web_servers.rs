@@ -211,7 +211,10 @@ fn status_and_ping_are_answered_without_a_process() {
         (status["active processes"] == 1).then_some(())
     });
     let (out, _) = behind.ask("ping", &[]);
-    assert!(out.contains("Content-Type: text/plain") && out.ends_with("pong"), "{out}");
+    assert!(
+        out.contains("Content-type: text/plain;charset=UTF-8\r\n") && out.ends_with("pong"),
+        "{out}"
+    );
     let (out, _) = behind.ask("status", &[("QUERY_STRING", "full")]);
     assert!(out.contains("request URI:          /a.php"), "{out}");
 }

@@ -56,8 +56,8 @@ pub struct Queue {
     pub process_use: ProcessMeter,
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
-    /// Version of the PHP that runs last reported; empty before.
-    php_version: Mutex<Box<str>>,
+    /// The PHP that was last reported.
+    php: Mutex<Php>,
     inner: Mutex<Inner>,
 }
 
@@ -150,7 +150,7 @@ impl Queue {
             refusals: Refusals::default(),
             ends: Ends::default(),
             process_use: ProcessMeter::default(),
-            php_version: Mutex::default(),
+            php: Mutex::default(),
             inner: Mutex::new(inner),
         }
     }

@@ -67,30 +67,51 @@ pub fn page(application: &Application, query: &[u8]) -> Response {
     ];
     let format = formats.into_iter().find(|(name, _)| asks(name)).map_or(Format::Text, |(_, f)| f);
     let pool = Pool::of(application, asks("full"));
-    uncached(format.media_type(), format.write(&pool, asks("full")))
+    let php = application.queue.exposed_php_version();
+    let (name, value) = format.media_type();
+    let page = begin(php.as_deref(), format.write(&pool, asks("full")));
+    unsniffed(uncached(page).with(name, value))
 }
 
 /// Returns the ping page of an application that accepts requests.
-pub fn pong(text: &str) -> Response {
-    uncached(Format::Text.media_type(), text.to_owned())
+pub fn pong(application: &Application, text: &str) -> Response {
+    let php = application.queue.exposed_php_version();
+    let (name, value) = Format::Text.media_type();
+    unsniffed(uncached(begin(php.as_deref(), text.to_owned()).with(name, value)))
 }
 
-fn uncached(media_type: &str, text: String) -> Response {
-    Response::new(200, Body::from(Bytes::from(text)))
-        .with("Content-Type", media_type)
+/// Returns a page. Monitors of PHP-FPM read its fields, so names, values and their order are those of
+/// PHP-FPM. `php` is the version of PHP, unless it is hidden.
+fn begin(php: Option<&str>, text: String) -> Response {
+    let response = Response::new(200, Body::from(Bytes::from(text)));
+    match php {
+        Some(version) => response.with("X-Powered-By", format!("PHP/{version}")),
+        None => response,
+    }
+}
+
+fn uncached(page: Response) -> Response {
+    page.with("Expires", "Thu, 01 Jan 1970 00:00:00 GMT")
         .with("Cache-Control", "no-cache, no-store, must-revalidate, max-age=0")
-        .with("Expires", "Thu, 01 Jan 1970 00:00:00 GMT")
-        .with("X-Content-Type-Options", "nosniff")
+}
+
+/// Adds a field that PHP-FPM has not: visitors have chosen parts of the page.
+fn unsniffed(page: Response) -> Response {
+    page.with("X-Content-Type-Options", "nosniff")
 }
 
 impl Format {
-    fn media_type(self) -> &'static str {
+    /// Returns the field with the media type. PHP writes it anew if the type begins with `text`, and
+    /// adds the character set.
+    fn media_type(self) -> (&'static str, &'static str) {
         match self {
-            Format::Html => "text/html; charset=utf-8",
-            Format::Xml => "text/xml; charset=utf-8",
-            Format::Json => "application/json",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Format::Text => "text/plain; charset=utf-8",
+            Format::Html => ("Content-type", "text/html;charset=UTF-8"),
+            Format::Xml => ("Content-type", "text/xml;charset=UTF-8"),
+            Format::Json => ("Content-Type", "application/json"),
+            Format::OpenMetrics => {
+                ("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+            }
+            Format::Text => ("Content-type", "text/plain;charset=UTF-8"),
         }
     }
 

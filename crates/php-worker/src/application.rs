@@ -53,7 +53,7 @@ pub struct Application {
 
 impl Application {
     /// Returns true if a setting of PHP is on.
-    fn is_on(&self, setting: &str) -> bool {
+    pub fn is_on(&self, setting: &str) -> bool {
         self.php.setting(setting).is_some_and(|value| value != "0")
     }
 

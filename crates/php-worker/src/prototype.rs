@@ -101,7 +101,7 @@ pub fn run() -> ExitCode {
             match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(()) => {
                     let version = String::new(); // nobody asks for it
-                    let _ = supervisor.report(&FromPrototype::Ready { version });
+                    let _ = supervisor.report(&FromPrototype::Ready { version, is_exposed: false });
                     ExitCode::SUCCESS
                 }
                 Err(problem) => failed(&supervisor, problem),
@@ -250,7 +250,8 @@ impl Loaded {
         if std::mem::replace(&mut self.is_ready, true) {
             return Ok(());
         }
-        self.report(&FromPrototype::Ready { version: self.application.php.version() })
+        let is_exposed = self.application.is_on("expose_php");
+        self.report(&FromPrototype::Ready { version: self.application.php.version(), is_exposed })
     }
 
     /// Waits for something to do, and does it.

@@ -425,7 +425,7 @@ impl<'s> Routing<'s> {
             ActionKind::Metrics => decided(Decision::Metrics),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
-                    decided(Decision::Respond(status_page::pong(&ping.response)))
+                    decided(Decision::Respond(status_page::pong(application, &ping.response)))
                 }
                 _ => decided(Decision::Refuse(RequestError::NotRunning)),
             },

@@ -128,8 +128,16 @@ fn what_visitors_send_is_no_markup_of_the_status_page() {
         assert!(page.contains("x=&lt;b&gt;&amp;y=&#39;&quot;\u{fffd}"), "{page}");
         assert!(!page.contains("<b>") && !page.contains('\u{1b}'), "{page}");
     }
-    let sniffed = pong("pong");
-    assert_eq!(sniffed.fields.get("x-content-type-options"), Some(&b"nosniff"[..]));
+    let page = unsniffed(begin(None, String::new()));
+    assert_eq!(page.fields.get("x-content-type-options"), Some(&b"nosniff"[..]));
+}
+
+#[test]
+fn pages_name_the_version_of_php_unless_it_is_hidden() {
+    for (php, expected) in [(Some("8.2.36"), Some(&b"PHP/8.2.36"[..])), (None, None)] {
+        let page = begin(php, String::new());
+        assert_eq!(page.fields.get("x-powered-by"), expected);
+    }
 }
 
 #[test]

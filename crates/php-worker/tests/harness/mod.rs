@@ -159,7 +159,7 @@ impl Application {
             root,
         };
         match application.receive() {
-            FromPrototype::Ready { version } => application.version = version,
+            FromPrototype::Ready { version, .. } => application.version = version,
             FromPrototype::Failed { problem } => return Err(problem.to_string()),
             other => panic!("{other:?}"),
         }

@@ -36,7 +36,7 @@ pub async fn answer(
     }
     if is(&listener.ping_path) {
         return if application.queue.takes_requests() {
-            status_page::pong(&listener.ping_response)
+            status_page::pong(application, &listener.ping_response)
         } else {
             refuse(RequestError::NotRunning)
         };

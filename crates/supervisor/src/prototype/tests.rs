@@ -49,7 +49,7 @@ impl Fake {
     /// Like [`Fake::loading`], with PHP loaded.
     fn ready() -> Self {
         let mut fake = Fake::loading();
-        fake.says(&FromPrototype::Ready { version: "8.2.0".to_owned() });
+        fake.says(&FromPrototype::Ready { version: "8.2.0".to_owned(), is_exposed: false });
         assert!(matches!(fake.heard(), Ok(Report::ForRouter(FromSupervisor::Ready { .. }, _))));
         fake
     }
@@ -167,7 +167,7 @@ fn died(worker: WorkerId) -> FromPrototype {
 }
 
 fn ready() -> FromPrototype {
-    FromPrototype::Ready { version: "8.2.0".to_owned() }
+    FromPrototype::Ready { version: "8.2.0".to_owned(), is_exposed: false }
 }
 
 fn failed() -> FromPrototype {
@@ -193,7 +193,8 @@ fn a_prototype_is_ready_or_has_failed_once() {
     }
     let noticed = FromPrototype::Noticed { problem: Problem::of("x"), is_note: false };
     Fake::ready().is_violation(&noticed);
-    Fake::loading().is_violation(&FromPrototype::Ready { version: "8".repeat(1000) });
+    Fake::loading()
+        .is_violation(&FromPrototype::Ready { version: "8".repeat(1000), is_exposed: false });
 }
 
 #[test]

@@ -77,6 +77,8 @@ messages! {
         1 Ready {
             /// Full PHP version.
             version: String,
+            /// Responses say that PHP runs (`expose_php`).
+            is_exposed: bool,
         }
         /// PHP cannot be started; the prototype ends.
         2 Failed {

@@ -245,6 +245,8 @@ messages! {
             application: u32,
             /// Full PHP version.
             version: String,
+            /// Responses say that PHP runs (`expose_php`).
+            is_exposed: bool,
             /// The application shares the start of PHP with others.
             shares_start: bool,
             /// Limits of all its processes are counted, as no control group keeps them.

@@ -37,11 +37,17 @@ impl Pools {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
-            FromSupervisor::Ready { application, version, shares_start, is_counted } => {
+            FromSupervisor::Ready {
+                application,
+                version,
+                is_exposed,
+                shares_start,
+                is_counted,
+            } => {
                 if let Some(app) = self.by_number(application) {
                     (app.shares_start, app.is_counted) = (shares_start, is_counted);
                 }
-                self.on_ready(application, &version)?;
+                self.on_ready(application, &version, is_exposed)?;
             }
             FromSupervisor::Booted { application, boot_us, has_template, without } => {
                 self.on_booted(application, boot_us, has_template, &without);
@@ -126,7 +132,7 @@ impl Pools {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
-    fn on_ready(&mut self, number: u32, version: &str) -> io::Result<()> {
+    fn on_ready(&mut self, number: u32, version: &str, is_exposed: bool) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
@@ -135,7 +141,7 @@ impl Pools {
         if std::mem::take(&mut app.is_overdue) {
             app.queue.resume();
         }
-        app.queue.set_php_version(version);
+        app.queue.set_php_version(version, is_exposed);
         (app.failure, app.foreseen) = (None, None);
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
