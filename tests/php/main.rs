@@ -26,6 +26,7 @@ mod queue;
 mod slow_log;
 mod status;
 mod timeouts;
+mod web_server_load;
 mod web_server_sockets;
 mod web_servers;
 mod worker_check;

@@ -38,7 +38,7 @@ fn can_connect(socket: &Path, user: u32) -> bool {
 }
 
 /// The place of the listener in the control API.
-fn place(socket: &Path) -> String {
+pub fn place(socket: &Path) -> String {
     let name = format!("unix:{}", socket.display());
     format!("/config/listeners/{}", name.replace('/', "%2F"))
 }

@@ -12,7 +12,7 @@ use howdah_wire::fastcgi::{
 use serde_json::{Value, json};
 
 /// A connection of a web server.
-pub struct WebServer(UnixStream);
+pub struct WebServer(pub UnixStream);
 
 /// Output and messages; `None` if the connection has ended before the response.
 pub type Whole = Option<(String, String)>;
@@ -50,7 +50,7 @@ impl WebServer {
 }
 
 /// The beginning and the parameters of a request for a file of the site.
-fn head(site: &str, script: &str, keep: bool, more: &[(&str, &str)]) -> Vec<u8> {
+pub fn head(site: &str, script: &str, keep: bool, more: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_begin(Role::Responder, keep, 1, &mut bytes);
     let (file, uri) = (format!("{site}/{script}"), format!("/{script}"));
