@@ -26,6 +26,8 @@ FILES = {
     "throw.php": "<?php ini_set('display_errors', '0'); throw new Exception('thrown');",
     "ini.php": "<?php foreach (['memory_limit', 'precision', 'mail.force_extra_parameters', 'open_basedir', 'display_errors', 'default_mimetype', "
                "'nothing'] as $n) echo $n, '=', json_encode(ini_get($n)), ' ', json_encode(@ini_set($n, '7')), \"\\n\";",
+    "system.php": "<?php foreach (['allow_url_fopen', 'max_file_uploads', 'enable_dl', 'post_max_size', 'realpath_cache_ttl', 'variables_order'] "
+                  "as $n) echo $n, '=', json_encode(ini_get($n)), ' ', json_encode(@ini_set($n, '7')), \"\\n\"; echo isset($_SERVER['REQUEST_URI']) ? 'G' : '-';",
     "finish.php": "<?php echo 'sent'; var_dump(fastcgi_finish_request()); echo 'unsent';",
     "auth.php": "<?php echo json_encode([$_SERVER['PHP_AUTH_USER'] ?? null, $_SERVER['PHP_AUTH_PW'] ?? null, "
                 "$_SERVER['PHP_AUTH_DIGEST'] ?? null, $_SERVER['REMOTE_USER'] ?? null, $_SERVER['AUTH_TYPE'] ?? null]);",
@@ -78,6 +80,8 @@ def apache(path, file, **more):
 
 UPLOAD = (b"--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\n" + b"u" * 300_000
           + b"\r\n--x\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\nvalue\r\n--x--\r\n")
+
+SYSTEM_SETTINGS = "allow_url_fopen=0\nmax_file_uploads=3\nenable_dl=1\npost_max_size=1M\nrealpath_cache_ttl=7\nhtml_errors=0\nvariables_order=G"
 
 # Name, parameters, and the body if there is one.
 CASES = {
@@ -162,6 +166,11 @@ CASES = {
     "PHP_VALUE, broken": (usual("/ini.php", PHP_VALUE="[section]\n=\nprecision"),),
     "PHP_ADMIN_VALUE": (usual("/ini.php", PHP_ADMIN_VALUE="mail.force_extra_parameters=-fx\nopen_basedir=$:/tmp\nprecision=4"),),
     "PHP_VALUE and PHP_ADMIN_VALUE": (usual("/ini.php", PHP_VALUE="precision=5", PHP_ADMIN_VALUE="precision=6"),),
+    "PHP_VALUE, settings of the system": (usual("/system.php", PHP_VALUE=SYSTEM_SETTINGS),),
+    "PHP_ADMIN_VALUE, settings of the system": (usual("/system.php", PHP_ADMIN_VALUE=SYSTEM_SETTINGS),),
+    "no settings of the system": (usual("/system.php"),),
+    "PHP_VALUE, open_basedir": (usual("/ini.php", PHP_VALUE="open_basedir=$:/tmp"),),
+    "PHP_VALUE, settings that do not exist": (usual("/ini.php", PHP_VALUE="no_such=1\nprecision=7", PHP_ADMIN_VALUE="nor_such=1"),),
     "a .user.ini": (usual("/ini/user.php"),),
     "a .user.ini and PHP_VALUE": (usual("/ini/user.php", PHP_VALUE="precision=9\nmemory_limit=99M"),),
     "a .user.ini and PHP_ADMIN_VALUE": (usual("/ini/user.php", PHP_ADMIN_VALUE="precision=9\nmemory_limit=99M"),),

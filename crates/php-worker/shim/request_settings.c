@@ -82,12 +82,19 @@ static void apply_of_web_server(zval *name, zval *text, zval *index, int type, v
     }
     entry = zend_hash_find_ptr(EG(ini_directives), Z_STR_P(name));
     if (entry == NULL) {
+        char *refused;
+        size_t len = spprintf(&refused, 0, "Passing INI directive through FastCGI: unable to set '%s'",
+                              Z_STRVAL_P(name));
+
+        howdah_rust.log(howdah_request()->context, LOG_ERR, refused, len);
+        efree(refused);
         return;
     }
     value = zend_string_init(Z_STRVAL_P(text), Z_STRLEN_P(text), 1);
-    /* Some settings refuse the stage of a .htaccess file. */
-    zend_alter_ini_entry(entry->name, value, is_admin ? PHP_INI_SYSTEM : PHP_INI_PERDIR,
-                         is_admin ? PHP_INI_STAGE_ACTIVATE : PHP_INI_STAGE_HTACCESS);
+    /* A client that may pass requests chooses the script, too. As in PHP-FPM, both change settings of
+       the system. Some settings refuse the stage of a .htaccess file. */
+    zend_alter_ini_entry_ex(entry->name, value, is_admin ? PHP_INI_SYSTEM : PHP_INI_USER,
+                            PHP_INI_STAGE_ACTIVATE, true);
     if (is_admin && entry->modified) {
         entry->modifiable = 0; /* see apply() */
     }
