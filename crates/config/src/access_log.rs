@@ -3,6 +3,7 @@
 
 mod destination;
 mod format;
+mod php_fpm;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ pub use self::destination::{
     Destination, JOURNAL_SOCKET, Journal, Syslog, SyslogProtocol, SyslogServer,
 };
 pub use self::format::{LogFormat, LogValue};
+pub use self::php_fpm::{FpmFormat, FpmPart, FpmTime};
 use crate::key::{Key, Kind, Shape};
 
 /// The value of `access_log`.

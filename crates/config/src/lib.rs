@@ -104,8 +104,8 @@ pub use howdah_template::{
 
 pub use access::{Access, BasicAuth, Members};
 pub use access_log::{
-    AccessLog, Destination, JOURNAL_SOCKET, Journal, LogFormat, LogValue, Only, Syslog,
-    SyslogProtocol, SyslogServer,
+    AccessLog, Destination, FpmFormat, FpmPart, FpmTime, JOURNAL_SOCKET, Journal, LogFormat,
+    LogValue, Only, Syslog, SyslogProtocol, SyslogServer,
 };
 pub use action::{Action, ActionKind, AuthRequest, ErrorPage, PageSource, PageStatus, Share};
 pub use action_options::{ActionOptions, BodyLimit};

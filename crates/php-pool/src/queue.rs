@@ -57,7 +57,7 @@ pub struct Queue {
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
     /// The PHP that was last reported.
-    php: Mutex<Php>,
+    php: Mutex<php_version::Php>,
     inner: Mutex<Inner>,
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use howdah_config::FpmFormat;
 use howdah_sys::credentials::{self, Credentials};
 
 use super::{Conf, Invalid, STATE_PREFIX, Section, system};
@@ -49,7 +50,16 @@ pub(super) fn check(
             return fail(log, Level::Error, text);
         }
     }
-    Ok(())
+    conf.pools.iter().try_for_each(|pool| check_access_format(pool, log))
+}
+
+/// Checks `access.format`, if there is a log.
+fn check_access_format(pool: &Section, log: &Log) -> Result<(), Invalid> {
+    let format = pool.text("access.log").and(pool.text("access.format")).unwrap_or_default();
+    let Err(reason) = FpmFormat::parse(format) else { return Ok(()) };
+    log.write(Level::Warning, reason);
+    let text = format!("[pool {}] wrong format for access.format '{format}'", pool.name);
+    fail(log, Level::Error, text)
 }
 
 fn fail<T>(log: &Log, level: Level, message: impl std::fmt::Display) -> Result<T, Invalid> {

@@ -108,6 +108,21 @@ fn what_does_not_fit_together_is_refused_in_php_fpms_words() {
 }
 
 #[test]
+fn a_wrong_format_of_the_access_log_is_refused_if_there_is_a_log() {
+    let format = format!("{POOL}access.format = \"%R %{{mil}}d\"\n");
+    assert!(load(&format, 0).0.is_ok());
+    let (loaded, _, lines) = load(&format!("{format}access.log = {{}}/access\n"), 0);
+    assert_eq!(loaded.err(), Some(Invalid));
+    let expected = [
+        "WARNING: only 'seconds', 'milli', 'milliseconds', 'micro' or 'microseconds' are allowed \
+         as a modifier for %d ('mil')",
+        "ERROR: [pool www] wrong format for access.format '%R %{mil}d'",
+        "ERROR: failed to post process the configuration",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn an_include_that_nothing_matches_is_a_warning_and_others_are_read() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("b.conf"), POOL).unwrap();
