@@ -41,7 +41,7 @@ OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build generate quick test test-build test-setup test-packages test-rust test-php test-tools test-demo test-differential \
-	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-arm64 test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
+	test-fastcgi test-cache test-trixie lint e2e bench fuzz mutants deb test-deb test-arm64 test-limits rpm test-rpm tarball test-tarball oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -96,7 +96,7 @@ generate: cargo
 # Counted together, with the tests that could not run here.
 test:
 	@tools/require.sh python3
-	@tools/ci.py test-rust test-tools test-demo test-differential test-cache
+	@tools/ci.py test-rust test-tools test-demo test-differential test-fastcgi test-cache
 
 # The programs and all tests.
 test-build: test-packages
@@ -154,6 +154,9 @@ test-demo: test-setup
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
 	tests/htaccess/run --howdah $(DEBUG)
+
+test-fastcgi: test-setup
+	tests/fastcgi/run --howdah $(DEBUG)
 
 test-cache: test-setup
 	tests/cache/suite/run --howdah $(DEBUG)

@@ -28,7 +28,7 @@ LATEST_OUTPUT = 30
 
 # What cargo runs, and what runs beside it.
 RUST = "test-rust"
-SUITES = ("test-tools", "test-demo", "test-differential", "test-cache")
+SUITES = ("test-tools", "test-demo", "test-differential", "test-fastcgi", "test-cache")
 
 # How the suites report: cargo, Python's unittest, and our own.
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
