@@ -112,6 +112,14 @@ def fetch(port, host, request):
         connection.close()
 
 
+def cookie(value):
+    """Returns a Set-Cookie field without what differs from one answer to the next."""
+    # Session identifiers are random; names and attributes are not.
+    value = re.sub(r"^([^=]+)=[^;]*", r"\1=(masked)", re.sub(r"(?i)expires=[^;]*", "expires=(masked)", value))
+    # Frameworks take the seconds that a request has lasted off the age.
+    return re.sub(r"(?i)(max-age=)(\d+)", lambda found: f"{found[1]}{-(-int(found[2]) // 60) * 60}", value)
+
+
 class Comparison:
     """Two servers, and the permitted differences between their answers."""
 
@@ -197,10 +205,7 @@ class Comparison:
             # Absolute or relative, only the target counts.
             return [urljoin(f"http://{self.host}{request.path}", value) for value in values]
         if name == "set-cookie":
-            # Session identifiers are random; names and attributes are not.
-            return sorted(re.sub(r"^([^=]+)=[^;]*", r"\1=(masked)",
-                                 re.sub(r"(?i)expires=[^;]*", "expires=(masked)", value))
-                          for value in values)
+            return sorted(cookie(value) for value in values)
         return [self.masked(value.encode("latin-1")).decode("latin-1") for value in values]
 
 
