@@ -420,7 +420,7 @@ class ExampleTests:
             assert command.format("", "") in run, command
             assert command.format('"$1"', '"$1"') in script, command
 
-    def test_all_health_checks_are_howdah_ping(self):
+    def test_health_checks_ask_the_server_itself(self):
         [check] = Containerfile((HERE / "Containerfile").read_text()).all("HEALTHCHECK")
         options, command = check.split(" CMD ")
         assert json.loads(command) == ["howdah", "ping", "--quiet"], command
@@ -431,8 +431,12 @@ class ExampleTests:
                                         for name in ("interval", "timeout", "start_period")}, (options, health)
         [deployment] = [one for one in self.documents("kubernetes.yaml") if one["kind"] == "Deployment"]
         [container] = deployment["spec"]["template"]["spec"]["containers"]
-        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert container[probe]["exec"]["command"][:2] == ["howdah", "ping"], probe
+        for probe, path in {"startupProbe": "/-/ready", "readinessProbe": "/-/ready", "livenessProbe": "/-/live"}.items():
+            assert container[probe]["httpGet"] == {"path": path, "port": "probes"}, probe
+        [map_] = [one for one in self.documents("kubernetes.yaml") if one["kind"] == "ConfigMap"]
+        listen = json.loads(map_["data"]["howdah.json"])["settings"]["probes"]["listen"]
+        [port] = [one["containerPort"] for one in container["ports"] if one["name"] == "probes"]
+        assert listen == f"*:{port}", listen
 
 
 def wait_for(condition):

@@ -17,6 +17,7 @@ mod log_rotation;
 mod metrics;
 mod monitoring;
 mod native_histograms;
+mod probes;
 mod problems;
 mod recovery;
 mod service_manager;

@@ -110,7 +110,7 @@ fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
                  the names of sites and their numbers; write \"127.0.0.1:9145\", or keep others \
                  out by a firewall"
             );
-            add(all, "/settings/metrics/listen".to_owned(), message);
+            add(all, config.settings.metrics.place(), message);
         }
     }
     for listener in &config.listeners {

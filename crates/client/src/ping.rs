@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use howdah_questions::Status;
+use howdah_questions::{self as questions, Status};
 use serde_json::Value;
 
 use crate::args::PingArgs;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::output::{one_line, printable, write_out};
+use crate::output::{one_line, write_out};
 
 /// Asks the server for its status, which the router answers. Fails if there is no answer, or, with
 /// `--ready`, if the server has no listener, is about to end, or has an application that cannot run.
@@ -18,7 +18,7 @@ pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
     if args.ready {
         let config = client.compiled()?;
         if let Some(problem) = obstacle(&config, &status) {
-            return Err(Failure::Failed(problem));
+            return Err(Failure::Failed(format!("not ready: {}", one_line(&problem))));
         }
     }
     if args.quiet {
@@ -31,16 +31,12 @@ pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
 /// Returns the reason why visitors cannot be served, if there is one.
 fn obstacle(config: &Value, status: &Status) -> Option<String> {
     let listeners = config.get("listeners").and_then(Value::as_object);
-    if listeners.is_none_or(|listeners| listeners.is_empty()) {
-        return Some("not ready: the configuration has no listener".to_owned());
-    }
-    if status.is_leaving {
-        return Some("not ready: the server is about to end".to_owned());
-    }
-    status.applications.iter().find_map(|(name, application)| {
-        let problem = application.problem.as_deref()?;
-        Some(format!("not ready: {} cannot run: {}", printable(name), one_line(problem)))
-    })
+    let has_listener = listeners.is_some_and(|listeners| !listeners.is_empty());
+    let problems = status
+        .applications
+        .iter()
+        .filter_map(|(name, application)| Some((name.as_str(), application.problem.as_deref()?)));
+    questions::obstacle(has_listener, status.is_leaving, problems)
 }
 
 #[cfg(test)]
@@ -62,9 +58,8 @@ mod tests {
         }
         let leaving = serde_json::from_value(json!({"is_leaving": true})).unwrap();
         let problem = obstacle(&listening, &leaving).unwrap();
-        assert_eq!(problem, "not ready: the server is about to end");
-        let problem = obstacle(&listening, &blog(json!({"problem": "no PHP\u{1b}[2J"}))).unwrap();
-        assert!(problem.starts_with("not ready: blog cannot run: no PHP"), "{problem}");
-        assert!(!problem.contains('\u{1b}'), "{problem}");
+        assert_eq!(problem, "the server is about to end");
+        let problem = obstacle(&listening, &blog(json!({"problem": "no PHP"}))).unwrap();
+        assert_eq!(problem, "blog cannot run: no PHP");
     }
 }

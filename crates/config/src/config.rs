@@ -20,9 +20,8 @@ use crate::json;
 use crate::key::{Key, Kind, Shape};
 use crate::limit::LimitRule;
 use crate::listener::{LISTENER, Listener};
-use crate::metrics::METRICS_LISTEN;
 use crate::mistakes::Mistakes;
-use crate::node::{Node, Scope, Shown, path};
+use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
 use crate::route::{Route, STEP};
 use crate::settings::{SETTINGS, Settings};
@@ -260,12 +259,9 @@ impl Config {
             left_out,
             document: Value::Null,
         };
-        let added = config.settings.metrics.add_to(&mut config.listeners);
-        mistakes.part(added.map_err(|name| {
-            let message = format!("\"{}\" is the address of a listener", Shown(&name));
-            let error = Error::new(ErrorKind::InvalidValue, METRICS_LISTEN.to_owned(), message);
-            error.with_hint("choose another port")
-        }))?;
+        for added in [&config.settings.metrics, &config.settings.probes] {
+            mistakes.part(added.add_to(&mut config.listeners))?;
+        }
         mistakes.part(LimitRule::check_zones(config.limit_rules()))?;
         let obedient = config.applications_of_htaccess_shares();
         let settings = config.settings_of_routes();

@@ -173,13 +173,17 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// Returns the listener at an address that serves only the metrics of the server, without an
-    /// access log.
-    pub(crate) fn for_metrics(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
+    /// Returns the listener at an address that serves only an answer of the server itself, without
+    /// an access log.
+    pub(crate) fn of_server(
+        name: &str,
+        target: Target,
+        node: &Node<'_>,
+    ) -> Result<Listener, Error> {
         Ok(Listener {
             name: name.to_owned(),
             address: read_address(name, node)?,
-            pass: Pass::Fixed(Target::Metrics),
+            pass: Pass::Fixed(target),
             backlog: None,
             socket: ListenerSocket::new(false),
             fastcgi: None,

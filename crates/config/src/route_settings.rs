@@ -106,7 +106,9 @@ impl<'a> Reach<'a> {
         match pass {
             Pass::Fixed(Target::Route(name)) => drop(self.routes.insert(name.as_deref())),
             Pass::Fixed(Target::Application { name, .. }) => drop(self.applications.insert(name)),
-            Pass::Fixed(Target::Upstream(_) | Target::Stream(_) | Target::Metrics) => {}
+            Pass::Fixed(
+                Target::Upstream(_) | Target::Stream(_) | Target::Metrics | Target::Probes,
+            ) => {}
             Pass::Variable(_) => self.is_anywhere = true,
         }
     }

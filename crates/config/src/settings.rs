@@ -10,9 +10,10 @@ use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::memory_budget::{self, MemoryBudget};
-use crate::metrics::{METRICS, Metrics};
 use crate::node::{Node, default_of_reader};
+use crate::server_listeners::{METRICS, PROBES, ServerListeners};
 use crate::smtp::{SMTP, Smtp};
+use crate::target::Target;
 use crate::telemetry::{TELEMETRY, Telemetry};
 
 /// `settings`.
@@ -93,6 +94,9 @@ pub(crate) static SETTINGS: Shape = Shape {
         Key::new("metrics", Kind::Object(&METRICS), "Metrics of the whole server for Prometheus")
             .default("none")
             .details("See [Metrics](#metrics)"),
+        Key::new("probes", Kind::Object(&PROBES), "Whether the server lives and is ready")
+            .default("none")
+            .details("For health checks of containers, see [Probes](#probes)"),
         Key::new(
             "last_requests",
             Kind::Integer(0, MAX_LAST_REQUESTS),
@@ -314,7 +318,9 @@ pub struct Settings {
     /// The mail server of applications that name none.
     pub smtp: Option<Smtp>,
     /// Listeners for metrics.
-    pub metrics: Metrics,
+    pub metrics: ServerListeners,
+    /// Listeners for probes.
+    pub probes: ServerListeners,
     /// Traces for a server of OpenTelemetry.
     pub telemetry: Option<Telemetry>,
     /// Number of requests that are kept in memory.
@@ -420,7 +426,8 @@ impl Settings {
             resolver: Vec::new(),
             cluster: None,
             smtp: None,
-            metrics: Metrics::default(),
+            metrics: ServerListeners::none(&METRICS),
+            probes: ServerListeners::none(&PROBES),
             telemetry: None,
             last_requests: LAST_REQUESTS,
             http,
@@ -429,6 +436,11 @@ impl Settings {
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
         let object = node.object(&SETTINGS)?;
+        let server_listeners = |shape: &'static Shape, target: Target| {
+            let read = |node: &Node<'_>| ServerListeners::read(node, shape, &target);
+            let none = || ServerListeners::none(shape);
+            Ok(object.read(shape.name, read)?.unwrap_or_else(none))
+        };
         let settings = Settings {
             listen_threads: object.integer("listen_threads")?,
             memory: object.read("memory", MemoryBudget::read)?,
@@ -437,7 +449,8 @@ impl Settings {
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             cluster: object.read("cluster", Cluster::read)?,
             smtp: object.read("smtp", Smtp::read)?,
-            metrics: object.read("metrics", Metrics::read)?.unwrap_or_default(),
+            metrics: server_listeners(&METRICS, Target::Metrics)?,
+            probes: server_listeners(&PROBES, Target::Probes)?,
             telemetry: object.read("telemetry", Telemetry::read)?,
             last_requests: object.integer("last_requests")?.unwrap_or(LAST_REQUESTS),
             http: match object.read("http", HttpSettings::read)? {

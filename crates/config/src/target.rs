@@ -30,6 +30,8 @@ pub enum Target {
     Stream(String),
     /// The metrics of the server, for its own listener. No document names it.
     Metrics,
+    /// Whether the server lives and is ready, for its own listener. No document names it.
+    Probes,
 }
 
 /// The value of a `pass`.
@@ -98,7 +100,7 @@ impl Target {
             Target::Application { .. } => "applications",
             Target::Upstream(_) => "upstreams",
             Target::Stream(_) => "streams",
-            Target::Metrics => return Ok(()),
+            Target::Metrics | Target::Probes => return Ok(()),
         };
         if definitions.has_mistaken(section) {
             return Ok(());
@@ -119,7 +121,7 @@ impl Target {
                 }
                 _ => check_name(node, "routes", "route", name),
             },
-            Target::Metrics => Ok(()),
+            Target::Metrics | Target::Probes => Ok(()),
             Target::Upstream(name) => check_name(node, "upstreams", "upstream", name),
             Target::Stream(name) => check_name(node, "streams", "stream", name),
             Target::Application { name, target: None } => {
@@ -206,6 +208,7 @@ impl fmt::Display for Target {
             Target::Upstream(name) => ("upstreams", Some(name.as_str()), None),
             Target::Stream(name) => ("streams", Some(name.as_str()), None),
             Target::Metrics => ("metrics", None, None),
+            Target::Probes => ("probes", None, None),
         };
         f.write_str(section)?;
         for name in [name, target].into_iter().flatten() {

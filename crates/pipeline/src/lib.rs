@@ -14,5 +14,6 @@ pub mod htaccess;
 pub mod listener;
 pub mod listings;
 pub mod metrics;
+pub mod probes;
 pub mod refusals;
 pub mod thread;

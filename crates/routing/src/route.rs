@@ -279,7 +279,9 @@ impl<'s> Routing<'s> {
                 return self.application(name, target.as_deref(), request);
             }
             Target::Metrics if &*request.path == b"/metrics" => return decided(Decision::Metrics),
-            Target::Metrics => return refuse(RequestError::NotFound),
+            Target::Probes if &*request.path == b"/-/live" => return decided(Decision::Live),
+            Target::Probes if &*request.path == b"/-/ready" => return decided(Decision::Ready),
+            Target::Metrics | Target::Probes => return refuse(RequestError::NotFound),
             // A variable has led to steps that are not for requests.
             Target::Stream(_) => return refuse(self.undefined()),
             Target::Upstream(name) => {

@@ -26,7 +26,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
             Some(Target::Upstream(name)) => used.insert(("upstreams", name)),
             Some(Target::Stream(name)) => used.insert(("streams", name)),
             Some(Target::Route(name)) => used.insert(("routes", name.unwrap_or_default())),
-            Some(Target::Metrics) | None => false,
+            Some(Target::Metrics | Target::Probes) | None => false,
         };
     }
     for application in &config.fastcgi {

@@ -28,6 +28,21 @@ fn metrics_have_listeners_of_their_own() {
 }
 
 #[test]
+fn probes_have_listeners_of_their_own() {
+    let document = |probes: &str| {
+        json!({"settings": {
+            "metrics": {"listen": "127.0.0.1:9145"}, "probes": {"listen": probes},
+        }})
+    };
+    let config = read(document("*:8081"));
+    let passes: Vec<_> = config.listeners.iter().map(|listener| &listener.pass).collect();
+    assert_eq!(passes, [&Pass::Fixed(Target::Metrics), &Pass::Fixed(Target::Probes)]);
+    let error = Config::from_value(document("127.0.0.1:9145")).unwrap_err().to_string();
+    let expected = "/settings/probes/listen: \"127.0.0.1:9145\" is the address of a listener";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
 fn actions_without_parameters_are_true() {
     for kind in ["metrics", "dashboard"] {
         let action = |value: Value| {

@@ -17,6 +17,7 @@ use super::directives;
 use super::esi;
 use super::origin;
 use crate::context::Context;
+use crate::probes;
 use crate::refusals;
 
 /// A response, and the instruction that it gives to the server, if any.
@@ -120,6 +121,14 @@ pub async fn produce<'s>(
                 let metrics = context.thread.shared.metrics.respond(&exchange.request);
                 let written = exchange.unless_gone(metrics);
                 Box::pin(written).await.unwrap_or_else(|| respond::refuse(RequestError::ClientGone))
+            }
+            Decision::Live => probes::live(&exchange.request),
+            Decision::Ready => {
+                let readiness = context.thread.shared.readiness.respond(&exchange.request);
+                let answered = exchange.unless_gone(readiness);
+                Box::pin(answered)
+                    .await
+                    .unwrap_or_else(|| respond::refuse(RequestError::ClientGone))
             }
             Decision::Refuse(error) => refusals::refuse(context, exchange, error),
         };

@@ -17,6 +17,7 @@ use super::spans::SpanSocket;
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
 use crate::metrics::MetricsSource;
+use crate::probes::Readiness;
 
 /// State that all router threads share.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub struct Shared {
     pub cluster: Cluster,
     /// Text of the metrics, which the control thread writes.
     pub metrics: MetricsSource,
+    /// Whether visitors can be served.
+    pub readiness: Readiness,
     /// The socket of the telemetry process.
     pub spans: SpanSocket,
 }

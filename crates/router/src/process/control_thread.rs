@@ -14,8 +14,9 @@ use howdah_config::{Address, Defaults};
 use howdah_dns::{self as names, Names};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::metrics::MetricsRequest;
+use howdah_pipeline::probes::ReadinessRequest;
 use howdah_pipeline::thread::Shared;
-use howdah_questions::ConfigurationStatus;
+use howdah_questions::{ConfigurationStatus, obstacle};
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -51,6 +52,8 @@ pub(super) struct ControlThread {
     pub(super) usage: Rc<UsageReports>,
     /// Requests for metrics, until the event loop takes them.
     pub(super) metrics_requests: Option<UnboundedReceiver<MetricsRequest>>,
+    /// Readiness probes, until the event loop takes them.
+    pub(super) readiness_requests: Option<UnboundedReceiver<ReadinessRequest>>,
     /// The socket of the telemetry process for metrics, until the event loop takes it.
     pub(super) metrics_socket: Option<OwnedFd>,
     /// The time at which the current configuration came into use.
@@ -155,6 +158,7 @@ impl ControlThread {
                 (status.warnings, status.out) = (parts(warnings), parts(out));
                 drop(done.send(status));
             }
+            Question::Readiness { done } => drop(done.send(self.obstacle())),
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
             Question::SlowScripts { name, applications, done } => {
                 let kept = &self.pools.traces.kept;
@@ -165,6 +169,16 @@ impl ControlThread {
                 let _ = self.pools.ask_for_restart(&name, done, Instant::now(), CHANGE_TIMEOUT);
             }
         }
+    }
+
+    /// Returns the reason why visitors cannot be served, if there is one.
+    fn obstacle(&self) -> Option<String> {
+        let config = &self.shared.snapshot.load().config;
+        let [metrics, probes] = [&config.settings.metrics, &config.settings.probes];
+        let own = metrics.listeners.len() + probes.listeners.len();
+        let problems: Vec<_> = self.pools.problems().collect();
+        let named = problems.iter().map(|(name, problem)| (*name, problem.as_str()));
+        obstacle(config.listeners.len() > own, self.is_leaving, named)
     }
 
     /// Waits for the message that `pick` takes; `pick` hands back all others. Error: the reason why

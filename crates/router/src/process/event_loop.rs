@@ -22,6 +22,7 @@ use super::command::Commands;
 use super::control_thread::{ControlThread, sleep_until};
 use super::metrics;
 use super::metrics_export::{self, Interval};
+use super::question;
 use crate::geo_databases::GeoWatch;
 
 /// Interval at which parts that are out are looked for while there are any.
@@ -74,6 +75,9 @@ impl EventLoop {
         let (control_processes, askers) = unbounded_channel();
         if let Some(requests) = control.metrics_requests.take() {
             metrics::start(requests, handle.clone());
+        }
+        if let Some(probes) = control.readiness_requests.take() {
+            question::forward(probes, handle.questions.clone());
         }
         let (metrics_interval, interval) = watch::channel(metrics_export::interval(&renewed));
         metrics_export::start(interval, control.metrics_socket.take(), handle.clone());

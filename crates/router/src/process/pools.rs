@@ -281,6 +281,11 @@ impl Pools {
         self.applications.iter().map(|app| app.config.name.clone()).collect()
     }
 
+    /// Returns the names of the applications that cannot run, with the reasons.
+    pub(super) fn problems(&self) -> impl Iterator<Item = (&str, String)> {
+        self.applications.iter().filter_map(|app| Some((app.config.name.as_str(), app.problem()?)))
+    }
+
     /// Returns the status with the state of each application of the current configuration, sorted
     /// by name.
     pub(super) fn status(&mut self, processes: &ProcessUses) -> Status {

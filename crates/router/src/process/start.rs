@@ -20,6 +20,7 @@ use howdah_files::DenialLog;
 use howdah_pipeline::descriptors::DescriptorLimit;
 use howdah_pipeline::listings::Listings;
 use howdah_pipeline::metrics::MetricsSource;
+use howdah_pipeline::probes::Readiness;
 use howdah_pipeline::thread::{Shared, SpanSocket};
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
@@ -109,6 +110,7 @@ fn control_thread(
     let threads = thread_count(&empty.config).max(thread_count(config));
     let (challenges, on_demand) = ChallengeStore::new();
     let (metrics, metrics_requests) = MetricsSource::new();
+    let (readiness, readiness_requests) = Readiness::new();
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
@@ -122,6 +124,7 @@ fn control_thread(
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
         metrics,
+        readiness,
         spans: SpanSocket::new(hello.spans, LostSpans::new(hello.lost_spans)),
     });
     // Scripts that compute must not delay files and other sites. It is not vital: a container may
@@ -145,6 +148,7 @@ fn control_thread(
         programs: Programs::default(),
         usage,
         metrics_requests: Some(metrics_requests),
+        readiness_requests: Some(readiness_requests),
         metrics_socket: hello.metrics,
         applied_at: None,
         refused_since: Rc::default(),

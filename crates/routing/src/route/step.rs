@@ -64,6 +64,10 @@ pub enum Decision {
     List(Box<Listing>),
     /// Respond with the metrics of the server.
     Metrics,
+    /// Say that the server lives.
+    Live,
+    /// Say whether visitors can be served.
+    Ready,
     /// Respond with this error.
     Refuse(RequestError),
 }
