@@ -7,6 +7,7 @@ mod dns;
 mod fastcgi;
 mod hostile_backends;
 mod http2_backends;
+mod mail;
 mod proxy_protocol;
 mod requests;
 mod retries;

@@ -20,6 +20,7 @@ use crate::json;
 use crate::key::{Key, Kind, Shape};
 use crate::limit::LimitRule;
 use crate::listener::{LISTENER, Listener};
+use crate::mail::{MAIL, Mail};
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
@@ -98,6 +99,12 @@ pub static DOCUMENT: Shape = Shape {
         .details("See [Upstreams](configuration/upstreams.md#upstreams)")
         .unit(),
         Key::new(
+            "mail",
+            Kind::Named(&Kind::Object(&MAIL)),
+            "Proxies of IMAP, POP3 and SMTP by name, to which listeners pass their connections",
+        )
+        .details("See [Mail](mail.md)"),
+        Key::new(
             "streams",
             Kind::Named(&Kind::Array(&Kind::Object(&STREAM_STEP))),
             "Steps that choose an upstream for connections of `\"tcp\"` listeners",
@@ -146,6 +153,8 @@ pub struct Config {
     pub fastcgi: Vec<FastCgi>,
     /// Groups of servers.
     pub upstreams: Vec<Upstream>,
+    /// Proxies of mail.
+    pub mail: Vec<Mail>,
     /// Lists of steps for connections that are no requests.
     pub streams: Vec<Stream>,
     /// Settings of the whole server.
@@ -233,6 +242,7 @@ impl Config {
         let applications = mistakes.part(object.read("applications", read_applications))?.flatten();
         let (applications, fastcgi) = applications.unwrap_or_default();
         let upstreams = mistakes.part(object.read("upstreams", Upstream::read_all))?.flatten();
+        let mail = mistakes.part(object.read("mail", Mail::read_all))?.flatten();
         let streams = mistakes.part(object.read("streams", Stream::read_all))?.flatten();
         let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
         let error_logs = mistakes.part(object.read("error_logs", ErrorLog::read_all))?.flatten();
@@ -250,6 +260,7 @@ impl Config {
             applications,
             fastcgi,
             upstreams: upstreams.unwrap_or_default(),
+            mail: mail.unwrap_or_default(),
             streams: streams.unwrap_or_default(),
             settings,
             access_log: access_log.unwrap_or_default(),
@@ -300,6 +311,7 @@ impl Config {
             .collect();
         let secure = self.proxies().into_iter().find(|(_, proxy)| proxy.tls.is_some());
         all.extend(secure.map(|(place, _)| (place, UpstreamTls::default())));
+        all.extend(self.mail.iter().flat_map(Mail::upstream_tls));
         all
     }
 
@@ -312,7 +324,9 @@ impl Config {
             Servers::One(address) => Some(address),
             Servers::Upstream(_) => None,
         });
-        let all = upstreams.chain(proxies).chain(fastcgi);
+        let mail = self.mail.iter().flat_map(|mail| &mail.authentication);
+        let mail = mail.map(|server| &server.address);
+        let all = upstreams.chain(proxies).chain(fastcgi).chain(mail);
         all.filter_map(|address| address.name().map(str::to_owned)).collect()
     }
 

@@ -11,7 +11,8 @@ pub fn schema() -> Value {
     for shape in DOCUMENT.all() {
         definitions.insert(shape.name.to_owned(), shape_schema(shape));
     }
-    for key in ["variables", "listeners", "routes", "applications", "upstreams", "streams"] {
+    for key in ["variables", "listeners", "routes", "applications", "upstreams", "streams", "mail"]
+    {
         let section = definitions.get_mut(DOCUMENT.name);
         if let Some(section) = section.and_then(|shape| shape.get_mut("properties")?.get_mut(key)) {
             add_include(section);

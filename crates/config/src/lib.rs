@@ -52,6 +52,7 @@ mod key;
 mod limit;
 mod listener;
 mod listener_socket;
+mod mail;
 mod matching;
 mod memory_budget;
 mod mistakes;
@@ -142,6 +143,7 @@ pub use key::{Inheritance, Key, Kind, Presence, Shape};
 pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitRule};
 pub use listener::{CleartextHttp2, Listener};
 pub use listener_socket::ListenerSocket;
+pub use mail::{Mail, MailAuthentication, MailMethod, MailProtocol};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
 pub use node::Shown;
@@ -175,8 +177,8 @@ pub use telemetry::{Endpoint, Telemetry, TelemetryMetrics};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Alpn, Certificate, CipherSuite, ClientCertificates,
-    DnsHook, ExternalAccount, KeyExchange, OnDemand, TicketKey, Tickets, Tls, TlsParameters,
-    TlsSession,
+    DnsHook, ExternalAccount, KeyExchange, OnDemand, StartTls, TicketKey, Tickets, Tls,
+    TlsParameters, TlsSession,
 };
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 pub use upstream_tls::UpstreamTls;

@@ -224,8 +224,14 @@ impl Listener {
         };
         let fastcgi = FastCgiListener::read(&object, &address, &pass)?;
         let session = Session::read(&object, &pass)?;
-        if let (Some(tls), Some(Session::Tcp)) = (&mut tls, &session) {
-            tls.alpn = Alpn::Any;
+        if let (Some(tls), Some(session)) = (&mut tls, &session) {
+            tls.alpn = session.alpn(node);
+        }
+        if let (Some(Tls { starttls: Some(_), .. }), Some(tls)) = (&tls, object.optional("tls"))
+            && !matches!(session, Some(Session::Mail(_)))
+        {
+            let error = tls.invalid("has \"starttls\", which only protocols of mail have");
+            return Err(error.with_hint("pass to \"mail/NAME\", or leave it out"));
         }
         let socket = ListenerSocket::read(&object, &address, fastcgi.is_some())?;
         let backlog = object.read("backlog", |backlog| {

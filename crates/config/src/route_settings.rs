@@ -107,7 +107,11 @@ impl<'a> Reach<'a> {
             Pass::Fixed(Target::Route(name)) => drop(self.routes.insert(name.as_deref())),
             Pass::Fixed(Target::Application { name, .. }) => drop(self.applications.insert(name)),
             Pass::Fixed(
-                Target::Upstream(_) | Target::Stream(_) | Target::Metrics | Target::Probes,
+                Target::Upstream(_)
+                | Target::Stream(_)
+                | Target::Mail(_)
+                | Target::Metrics
+                | Target::Probes,
             ) => {}
             Pass::Variable(_) => self.is_anywhere = true,
         }

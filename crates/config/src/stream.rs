@@ -14,6 +14,7 @@ use crate::limit::LimitRule;
 use crate::node::{Node, Object, Shown};
 use crate::patterns;
 use crate::target::{Pass, Target};
+use crate::tls::Alpn;
 
 /// A step of `streams`.
 pub(crate) static STREAM_STEP: Shape = Shape {
@@ -104,6 +105,8 @@ const HTTP_UPSTREAM_KEYS: [&str; 17] = [
 pub enum Session {
     /// The bytes of TCP connections, or of those to a unix socket, are passed on.
     Tcp,
+    /// Mail, by the object of this name.
+    Mail(String),
 }
 
 /// A list of steps. A connection for which no step holds is closed.
@@ -134,6 +137,14 @@ impl Session {
     /// Reads the keys of a listener. `None` if its connections are requests.
     pub(crate) fn read(object: &Object<'_>, pass: &Pass) -> Result<Option<Session>, Error> {
         let is_tcp = object.optional("protocol").is_some_and(|node| *node.value == "tcp");
+        if let (Pass::Fixed(Target::Mail(name)), false) = (pass, object.has("application")) {
+            if let Some(node) = object.optional("protocol") {
+                let error = node.invalid("stands in the object of \"mail\"");
+                return Err(error.with_hint("leave it out here"));
+            }
+            refuse_http_keys(object, "mail")?;
+            return Ok(Some(Session::Mail(name.clone())));
+        }
         if !is_tcp {
             return match (pass, object.optional("pass")) {
                 (Pass::Fixed(Target::Stream(_)), Some(node)) => {
@@ -143,11 +154,20 @@ impl Session {
                 _ => Ok(None),
             };
         }
-        if let Some(node) = HTTP_KEYS.into_iter().find_map(|key| object.optional(key)) {
-            return Err(node.invalid("has no meaning with \"protocol\": \"tcp\""));
-        }
+        refuse_http_keys(object, "\"protocol\": \"tcp\"")?;
         check_target(&object.required("pass")?, pass)?;
         Ok(Some(Session::Tcp))
+    }
+
+    /// Returns the protocols that clients may agree on in a handshake.
+    pub(crate) fn alpn(&self, node: &Node<'_>) -> Alpn {
+        let Session::Mail(name) = self else { return Alpn::Any };
+        let mail = node.scope.definitions.named("mail").and_then(|mail| mail.get(name));
+        match mail.and_then(|mail| mail.get("protocol")).and_then(Value::as_str) {
+            Some("imap") => Alpn::Imap,
+            Some("pop3") => Alpn::Pop3,
+            _ => Alpn::Smtp,
+        }
     }
 
     /// Checks the limits of a listener: they are about connections.
@@ -227,6 +247,13 @@ impl StreamStep {
         action.end()?;
         object.end()?;
         Ok(step)
+    }
+}
+
+fn refuse_http_keys(object: &Object<'_>, other: &str) -> Result<(), Error> {
+    match HTTP_KEYS.into_iter().find_map(|key| object.optional(key)) {
+        Some(node) => Err(node.invalid(format_args!("has no meaning with {other}"))),
+        None => Ok(()),
     }
 }
 

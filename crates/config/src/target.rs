@@ -28,6 +28,8 @@ pub enum Target {
     Upstream(String),
     /// `streams/NAME`, for connections that are no requests.
     Stream(String),
+    /// `mail/NAME`, for connections of mail.
+    Mail(String),
     /// The metrics of the server, for its own listener. No document names it.
     Metrics,
     /// Whether the server lives and is ready, for its own listener. No document names it.
@@ -45,7 +47,7 @@ pub enum Pass {
 
 impl Target {
     /// Reads `routes`, `routes/NAME`, `applications/NAME`, `applications/NAME/TARGET`,
-    /// `upstreams/NAME` or `streams/NAME`. Names are percent-decoded, so that `%2F` stands for a slash in a name.
+    /// `upstreams/NAME`, `streams/NAME` or `mail/NAME`. Names are percent-decoded, so that `%2F` stands for a slash in a name.
     /// `None` for anything else.
     pub fn parse(text: &str) -> Option<Target> {
         let mut segments = text.split('/');
@@ -65,6 +67,7 @@ impl Target {
             ("applications", Some(name), target) => Some(Target::Application { name, target }),
             ("upstreams", Some(name), None) => Some(Target::Upstream(name)),
             ("streams", Some(name), None) => Some(Target::Stream(name)),
+            ("mail", Some(name), None) => Some(Target::Mail(name)),
             _ => None,
         }
     }
@@ -72,7 +75,7 @@ impl Target {
     /// Reads a target of requests that the document defines.
     fn read(node: &Node<'_>, text: &str) -> Result<Target, Error> {
         match Target::read_any(node, text)? {
-            Target::Stream(_) => Err(names_nothing(node, text, FORMS)),
+            Target::Stream(_) | Target::Mail(_) => Err(names_nothing(node, text, FORMS)),
             target => Ok(target),
         }
     }
@@ -100,6 +103,7 @@ impl Target {
             Target::Application { .. } => "applications",
             Target::Upstream(_) => "upstreams",
             Target::Stream(_) => "streams",
+            Target::Mail(_) => "mail",
             Target::Metrics | Target::Probes => return Ok(()),
         };
         if definitions.has_mistaken(section) {
@@ -124,6 +128,7 @@ impl Target {
             Target::Metrics | Target::Probes => Ok(()),
             Target::Upstream(name) => check_name(node, "upstreams", "upstream", name),
             Target::Stream(name) => check_name(node, "streams", "stream", name),
+            Target::Mail(name) => check_name(node, "mail", "proxy of mail", name),
             Target::Application { name, target: None } => {
                 check_name(node, "applications", "application", name)
             }
@@ -207,6 +212,7 @@ impl fmt::Display for Target {
             }
             Target::Upstream(name) => ("upstreams", Some(name.as_str()), None),
             Target::Stream(name) => ("streams", Some(name.as_str()), None),
+            Target::Mail(name) => ("mail", Some(name.as_str()), None),
             Target::Metrics => ("metrics", None, None),
             Target::Probes => ("probes", None, None),
         };

@@ -69,6 +69,13 @@ pub(crate) static TLS: Shape = Shape {
             "Refuses the handshake of clients that request no name of a certificate",
         )
         .details("As nginx's `ssl_reject_handshake` in the default server"),
+        Key::new(
+            "starttls",
+            Kind::Word(&["optional", "required"]),
+            "With `mail/NAME`: encryption begins with the command `STARTTLS` or `STLS`, which \
+             clients may or must send before they log in",
+        )
+        .default("encryption from the first byte"),
     ]],
 };
 
@@ -166,6 +173,17 @@ pub struct Tls {
     /// Refuses clients that request no name of a certificate, as nginx's `ssl_reject_handshake` in
     /// the default server; otherwise they get the first certificate.
     pub refuse_unknown_names: bool,
+    /// Encryption begins with a command; `None`: with the first byte.
+    pub starttls: Option<StartTls>,
+}
+
+/// Encryption that begins with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartTls {
+    /// Clients may begin it.
+    Optional,
+    /// Nothing else than its beginning is possible before.
+    Required,
 }
 
 /// Protocols that clients may agree on in the handshake (ALPN). A client that offers only others is
@@ -179,6 +197,12 @@ pub enum Alpn {
     },
     /// None is agreed on: clients may offer any.
     Any,
+    /// IMAP.
+    Imap,
+    /// POP3.
+    Pop3,
+    /// SMTP, by either of the names in use.
+    Smtp,
 }
 
 /// The source of a certificate.
@@ -287,6 +311,7 @@ impl Tls {
             node.one_or_many().map(|rule| ClientCertificates::read(&rule)).collect()
         })?;
         let refuse_unknown_names = object.switch("refuse_unknown_names")?;
+        let starttls = object.read("starttls", StartTls::read)?;
         object.end()?;
         let (parameters, mut session) =
             (parameters.unwrap_or_default(), session.unwrap_or_default());
@@ -302,7 +327,18 @@ impl Tls {
             alpn: Alpn::Http { http2: true },
             client_certificates,
             refuse_unknown_names,
+            starttls,
         })
+    }
+}
+
+impl StartTls {
+    fn read(node: &Node<'_>) -> Result<StartTls, Error> {
+        match node.string()? {
+            "optional" => Ok(StartTls::Optional),
+            "required" => Ok(StartTls::Required),
+            _ => Err(node.invalid("must be \"optional\" or \"required\"")),
+        }
     }
 }
 

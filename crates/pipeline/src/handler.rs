@@ -252,9 +252,19 @@ impl RequestHandler {
 
     /// Logs an error of a connection's client.
     pub fn log_client_error(&self, connection: &ConnectionInfo, problem: fmt::Arguments<'_>) {
+        self.log_client(Level::Info, connection, problem);
+    }
+
+    /// Logs a line about a connection's client.
+    pub fn log_client(
+        &self,
+        level: Level,
+        connection: &ConnectionInfo,
+        problem: fmt::Arguments<'_>,
+    ) {
         let (listener, client) = (&self.listener, connection.peer.map(|peer| peer.ip()));
         let line = format_args!("listener {listener}: {}: {problem}", ShownAddress(client));
-        self.thread.shared.request_log.write_of_client(listener, client, Level::Info, line);
+        self.thread.shared.request_log.write_of_client(listener, client, level, line);
     }
 
     /// Counts a session of another protocol than HTTP as active until it is reported.

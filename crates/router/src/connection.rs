@@ -68,7 +68,7 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
             spawn(thread, permits, fastcgi::serve(stream, info, handler, drain));
         }
         Protocol::Session(tls) => {
-            spawn(thread, permits, session::serve(handler, tls, stream, info, drain));
+            spawn(thread, permits, session::serve(handler, tls, stream, info, drain, false));
         }
         Protocol::Plain(CleartextHttp2::Never) => {
             spawn(thread, permits, h1::serve(stream, info, handler, drain));
@@ -172,7 +172,8 @@ async fn serve_proxied(
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
         Protocol::FastCgi => fastcgi::serve(stream, info, handler, drain).await,
         Protocol::Session(tls) => {
-            Box::pin(session::serve(handler, tls, stream, info, drain)).await;
+            let is_proxied = header.addresses.is_some();
+            Box::pin(session::serve(handler, tls, stream, info, drain, is_proxied)).await;
         }
         Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,
         Protocol::Plain(http2) => serve_cleartext(handler, http2, stream, info, drain).await,

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_config::Target;
+use howdah_config::{MailProtocol, Session, StartTls, Target};
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Handler, RequestRecord, SendOutcome};
@@ -19,6 +19,8 @@ use howdah_http::handling::Handling;
 use howdah_http::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Version,
 };
+use howdah_mail_proxy::proxy::MailProxy;
+use howdah_mail_proxy::session;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_routing::snapshot::action::CompiledPass;
 use howdah_stream::client_hello::{ClientHello, MAX_HELLO_BYTES};
@@ -35,27 +37,37 @@ use crate::stream::Stream;
 /// Maximum time until the hello of a client has arrived that steps need.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves a connection of a listener whose connections are passed on.
+/// Serves a connection of a listener whose connections are passed on. `is_proxied` if a balancer has
+/// named the client.
 pub(crate) async fn serve(
     handler: RequestHandler,
     tls: Option<Arc<TlsListener>>,
     stream: Stream,
     info: Arc<ConnectionInfo>,
     drain: DrainRegistration,
+    is_proxied: bool,
 ) {
     stream.keep_alive();
-    let Some(tls) = tls else {
-        return pass_on(handler, stream, info, drain, None).await;
+    let proxy = mail_proxy(&handler);
+    let starttls = tls.as_ref().and_then(|tls| tls.starttls());
+    let (Some(tls), None) = (&tls, starttls) else {
+        let starttls = tls.as_ref().zip(starttls.map(|begin| begin == StartTls::Required));
+        return match proxy {
+            Some(proxy) => {
+                mail(handler, &proxy, stream, info, drain, starttls, is_proxied).await;
+            }
+            None => pass_on(handler, stream, info, drain, None).await,
+        };
     };
     let time = handler.limits().header_timeout;
     let challenges = &handler.thread().shared.challenges;
-    let mut handshake = Box::pin(howdah_tls::handshake(&tls, stream, &drain, time, challenges));
+    let mut handshake = Box::pin(howdah_tls::handshake(tls, stream, &drain, time, challenges));
     let Some(shaken) = drain.unless_evicted(handshake.as_mut()).await else { return };
     drop(handshake);
     match shaken {
         HandshakeOutcome::Encrypted(stream, facts) => {
             stream.transport().acknowledge();
-            count_handshake(&tls, facts.protocol, facts.is_resumed);
+            count_handshake(tls, facts.protocol, facts.is_resumed);
             let hello = ClientHello {
                 server_name: facts.server_name.clone().into_bytes(),
                 // None is agreed on.
@@ -63,7 +75,12 @@ pub(crate) async fn serve(
             };
             let handshake = Some(Arc::new(facts));
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
-            pass_on(handler, *stream, info, drain, Some(hello)).await;
+            match proxy {
+                Some(proxy) => {
+                    mail(handler, &proxy, stream, info, drain, None, is_proxied).await;
+                }
+                None => pass_on(handler, stream, info, drain, Some(hello)).await,
+            }
         }
         HandshakeOutcome::NotTls(..) => {
             handler.log_client_error(&info, format_args!("the client does not speak TLS"));
@@ -74,6 +91,51 @@ pub(crate) async fn serve(
             handler.log_client_error(&info, format_args!("TLS handshake: {error}"));
         }
     }
+}
+
+/// Returns the proxy of mail of a listener, if it has one.
+fn mail_proxy(handler: &RequestHandler) -> Option<Arc<MailProxy>> {
+    let (snapshot, name) = handler.listener_snapshot();
+    match snapshot.listeners.get(name)?.session.as_ref()? {
+        Session::Mail(name) => snapshot.mail.get(name).cloned(),
+        Session::Tcp => None,
+    }
+}
+
+/// Serves a session of mail.
+async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
+    handler: RequestHandler,
+    proxy: &Arc<MailProxy>,
+    stream: S,
+    info: Arc<ConnectionInfo>,
+    drain: DrainRegistration,
+    starttls: Option<(&Arc<TlsListener>, bool)>,
+    is_proxied: bool,
+) {
+    let started_at = Instant::now();
+    handler.begin_session();
+    let thread = handler.thread();
+    let protocol = match proxy.config.protocol {
+        MailProtocol::Imap => "IMAP",
+        MailProtocol::Pop3 => "POP3",
+        MailProtocol::Smtp => "SMTP",
+    };
+    let mut session = describe(&info, thread.request_id(), ("LOGIN", &proxy.name, protocol));
+    session.handling.set_site(Arc::clone(&proxy.name));
+    let context = session::Context {
+        thread: &thread.proxy,
+        proxy,
+        drain: &drain,
+        starttls,
+        challenges: &thread.shared.challenges,
+        is_proxied,
+        handshake_timeout: handler.limits().header_timeout,
+        log: &|level, info, line| handler.log_client(level, info, line),
+    };
+    let outcome = Box::pin(session::serve(&context, stream, &mut session)).await;
+    let nothing = Forwarded { from_client: 0, to_client: 0, end: End::Client };
+    let forwarded = outcome.forwarded.unwrap_or(nothing);
+    report(&handler, &session, started_at, outcome.status, &forwarded);
 }
 
 /// Counts a completed handshake of a listener.
@@ -99,7 +161,7 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     handler.begin_session();
     let name = chosen.as_ref().map_or("-", |(upstream, _)| &upstream.name);
     let id = handler.thread().request_id();
-    let session = describe(&info, id, name);
+    let session = describe(&info, id, ("CONNECT", name, "TCP"));
     let mut forwarded = Forwarded { from_client: 0, to_client: 0, end: End::Client };
     let error = match chosen {
         Err(error) => Some(error),
@@ -117,7 +179,8 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
-    report(&handler, &session, started_at, error, &forwarded);
+    let status = error.map_or(200, RequestError::status);
+    report(&handler, &session, started_at, status, &forwarded);
 }
 
 /// Returns the upstream of a connection, and the bytes that were read to choose it.
@@ -198,15 +261,19 @@ async fn read_hello<S: AsyncRead + Unpin>(
     }
 }
 
-/// Describes a session for variables and logs.
-fn describe(info: &Arc<ConnectionInfo>, id: u64, upstream: &str) -> Request {
+/// Describes a session for variables and logs, by the parts of a request line.
+fn describe(
+    info: &Arc<ConnectionInfo>,
+    id: u64,
+    (method, target, protocol): (&'static str, &str, &'static str),
+) -> Request {
     Request {
-        method: Bytes::from_static(b"CONNECT"),
-        target: Bytes::copy_from_slice(upstream.as_bytes()),
+        method: Bytes::from_static(method.as_bytes()),
+        target: Bytes::copy_from_slice(target.as_bytes()),
         fragment: Bytes::new(),
         path: Bytes::new(),
         query: Bytes::new(),
-        version: Version::Session("TCP"),
+        version: Version::Session(protocol),
         host: Bytes::new(),
         fields: Fields::default(),
         connection: Arc::clone(info),
@@ -223,7 +290,7 @@ fn report(
     handler: &RequestHandler,
     session: &Request,
     started_at: Instant,
-    error: Option<RequestError>,
+    status: u16,
     forwarded: &Forwarded,
 ) {
     let outcome = match forwarded.end {
@@ -236,7 +303,7 @@ fn report(
         request: Some(session),
         refused_line: b"",
         refusal: None,
-        status: error.map_or(200, RequestError::status),
+        status,
         fields: &FieldBlock::default(),
         connection_fields: ConnectionFields::default(),
         received: forwarded.from_client,

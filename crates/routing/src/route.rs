@@ -283,7 +283,7 @@ impl<'s> Routing<'s> {
             Target::Probes if &*request.path == b"/-/ready" => return decided(Decision::Ready),
             Target::Metrics | Target::Probes => return refuse(RequestError::NotFound),
             // A variable has led to steps that are not for requests.
-            Target::Stream(_) => return refuse(self.undefined()),
+            Target::Stream(_) | Target::Mail(_) => return refuse(self.undefined()),
             Target::Upstream(name) => {
                 return match self.snapshot.upstreams.get(name) {
                     Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),

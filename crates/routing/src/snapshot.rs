@@ -23,6 +23,7 @@ use howdah_http::limits::Limits;
 use howdah_http::trace_context::Tracing;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
+use howdah_mail_proxy::proxy::MailProxy;
 use howdah_php_pool::application::Application;
 use howdah_tls::{TlsClients, TlsListener};
 use howdah_upstream::fastcgi::application::FastCgiApplication;
@@ -54,6 +55,8 @@ pub struct Snapshot {
     pub htaccess: HashMap<String, Arc<Site>>,
     /// Stores of cached responses by name.
     pub caches: HashMap<String, Arc<Store>>,
+    /// Proxies of mail by name.
+    pub mail: HashMap<String, Arc<MailProxy>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.

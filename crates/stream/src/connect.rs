@@ -53,8 +53,7 @@ pub async fn connect(
         };
         tried.push(active.index());
         let Some(server) = active.server() else { break };
-        let step = Rc::new(Step { address: server.address.to_string(), at: Instant::now() });
-        session.handling.add_step(step);
+        session.handling.add_step(Rc::new(Step::new(server.address.to_string())));
         let limit = upstream.config.timeouts.connect;
         let connecting = upstream.connect_session(server, Some(&session.connection));
         let connected = tokio::time::timeout(limit, connecting).await;
@@ -97,9 +96,16 @@ pub async fn connect(
 
 /// A server that a session was passed to, for variables.
 #[derive(Debug)]
-struct Step {
+pub struct Step {
     address: String,
     at: Instant,
+}
+
+impl Step {
+    /// Begins a step with the server of this address.
+    pub fn new(address: String) -> Step {
+        Step { address, at: Instant::now() }
+    }
 }
 
 impl Facts for Step {

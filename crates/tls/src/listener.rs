@@ -101,6 +101,11 @@ impl TlsListener {
         self.closed.as_deref()
     }
 
+    /// Returns how encryption begins with a command; `None` if it does with the first byte.
+    pub fn starttls(&self) -> Option<config::StartTls> {
+        self.settings.starttls
+    }
+
     /// Returns the configured certificates that cannot be used.
     pub fn unusable(&self) -> Vec<UnusableCertificate> {
         self.certificates.unusable()
@@ -204,6 +209,9 @@ fn server_config(
         Alpn::Http { http2: true } => &[b"h2", b"http/1.1"],
         Alpn::Http { http2: false } => &[b"http/1.1"],
         Alpn::Any => &[],
+        Alpn::Imap => &[b"imap"],
+        Alpn::Pop3 => &[b"pop3"],
+        Alpn::Smtp => &[b"smtp", b"submission"],
     };
     made.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     made.session_storage = Arc::new(Sessions::new(&settings.session));

@@ -25,6 +25,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
             Some(Target::Application { name, .. }) => used.insert(("applications", name)),
             Some(Target::Upstream(name)) => used.insert(("upstreams", name)),
             Some(Target::Stream(name)) => used.insert(("streams", name)),
+            Some(Target::Mail(name)) => used.insert(("mail", name)),
             Some(Target::Route(name)) => used.insert(("routes", name.unwrap_or_default())),
             Some(Target::Metrics | Target::Probes) | None => false,
         };
@@ -38,6 +39,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         .chain(config.fastcgi.iter().map(|one| &one.name));
     let upstreams = config.upstreams.iter().map(|upstream| &upstream.name);
     let streams = config.streams.iter().map(|stream| &stream.name);
+    let mail = config.mail.iter().map(|mail| &mail.name);
     let routes: Vec<_> = config
         .routes
         .iter()
@@ -52,7 +54,8 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         .map(|(place, name)| ("routes", place, name.unwrap_or_default()))
         .chain(applications.map(|name| named("applications", name)))
         .chain(upstreams.map(|name| named("upstreams", name)))
-        .chain(streams.map(|name| named("streams", name)));
+        .chain(streams.map(|name| named("streams", name)))
+        .chain(mail.map(|name| named("mail", name)));
     for (section, place, name) in parts {
         // A name of which a variable is a part may be any.
         let may_be = |text: &&str| {
@@ -60,7 +63,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
             section.starts_with(start) || start.starts_with(&format!("{section}/"))
         };
         let passed = || passes.iter().any(may_be);
-        let may_be_passed = !matches!(section, "upstreams" | "streams") && passed();
+        let may_be_passed = !matches!(section, "upstreams" | "streams" | "mail") && passed();
         if !used.contains(&(section, name)) && !may_be_passed {
             let message = "is not used: no listener, route or share of the document leads to it";
             note(all, place, message);

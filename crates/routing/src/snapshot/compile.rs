@@ -16,6 +16,7 @@ use howdah_http::message::Encoding;
 use howdah_http::trace_context::Tracing;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
+use howdah_mail_proxy::proxy::MailProxy;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
@@ -113,6 +114,17 @@ impl Snapshot {
                 (upstream.name.clone(), compiled)
             })
             .collect();
+        let mail = config
+            .mail
+            .iter()
+            .map(|mail| {
+                let asked = mail.authentication.iter();
+                let asked = asked.map(|server| direct_upstreams.authentication(server)).collect();
+                let backend = mail.backend.as_ref().and_then(|name| upstreams.get(name).cloned());
+                let tls = known.client(mail.tls.as_ref());
+                (mail.name.clone(), Arc::new(MailProxy::new(mail, asked, backend, tls)))
+            })
+            .collect();
         let fastcgi = config
             .fastcgi
             .iter()
@@ -150,6 +162,7 @@ impl Snapshot {
             fastcgi,
             htaccess,
             caches: stores,
+            mail,
             upstreams,
             direct_upstreams: direct_upstreams.into_table(),
             tls_clients: known.clients.clone(),

@@ -34,6 +34,14 @@ impl<'c> DirectUpstreams<'c> {
         self.share(Upstream::proxy(proxy, &self.known.addresses(&proxy.address), tls))
     }
 
+    /// Returns the upstream of a server that decides about logins of mail.
+    pub fn authentication(&mut self, server: &config::MailAuthentication) -> Arc<Upstream> {
+        let settings = server.is_https.then(config::UpstreamTls::default);
+        let tls = self.known.client(settings.as_ref());
+        let addresses = self.known.addresses(&server.address);
+        self.share(Upstream::authentication(server, &addresses, tls))
+    }
+
     /// Returns the upstream of an application of type `fastcgi`.
     pub fn fastcgi(&mut self, address: &Address) -> Arc<Upstream> {
         self.share(Upstream::fastcgi(address, &self.known.addresses(address)))

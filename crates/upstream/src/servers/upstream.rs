@@ -74,6 +74,19 @@ impl Upstream {
         Upstream::named(format!("{scheme}://{}", proxy.address), &config, tls)
     }
 
+    /// Compiles a server that decides about logins of mail, with these addresses.
+    pub fn authentication(
+        server: &config::MailAuthentication,
+        addresses: &[Address],
+        tls: Option<Arc<TlsClient>>,
+    ) -> Self {
+        let scheme = if server.is_https { "https" } else { "http" };
+        let plain = direct_config(&server.address, addresses);
+        let settings = server.is_https.then(config::UpstreamTls::default);
+        let config = config::Upstream { tls: settings, ..plain };
+        Upstream::named(format!("{scheme}://{}", server.address), &config, tls)
+    }
+
     /// Compiles the server of an application of type `fastcgi` with these addresses.
     pub fn fastcgi(address: &Address, addresses: &[Address]) -> Self {
         Upstream::named(format!("fastcgi://{address}"), &direct_config(address, addresses), None)

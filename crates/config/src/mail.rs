@@ -1,0 +1,640 @@
+//! `mail`: proxies of IMAP, POP3 and SMTP, which read the protocol up to the login.
+
+use std::time::Duration;
+
+use howdah_text::percent;
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
+use crate::node::{Node, Shown, path};
+use crate::stream::check_upstream;
+use crate::target::{Pass, Target};
+use crate::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
+
+/// A member of `mail`.
+pub(crate) static MAIL: Shape = Shape {
+    name: "mail",
+    parts: &[&[
+        Key::new(
+            "protocol",
+            Kind::Word(&["imap", "pop3", "smtp"]),
+            "Protocol of the clients and of the servers behind",
+        )
+        .required(),
+        Key::new(
+            "authentication",
+            Kind::Object(&AUTHENTICATION),
+            "Server that is asked about each login, and names the server behind",
+        )
+        .default("required without `backend`")
+        .details("nginx's `auth_http`, see [Authentication server](#authentication-server)"),
+        Key::new(
+            "backend",
+            Kind::Text,
+            "Upstream whose servers check names and passwords themselves, such as \
+             `\"upstreams/dovecot\"`; in place of `authentication`",
+        )
+        .default("none"),
+        Key::new(
+            "methods",
+            Kind::Array(&Kind::Word(&[
+                "plain",
+                "login",
+                "cram-md5",
+                "apop",
+                "external",
+                "xoauth2",
+                "oauthbearer",
+                "none",
+            ])),
+            "Methods of the login that are offered; IMAP's `LOGIN` and POP3's `USER` always are",
+        )
+        .default("`[\"plain\"]`, for SMTP `[\"plain\", \"login\"]`")
+        .details(
+            "`\"none\"`, alone and for SMTP: no login, for servers that receive mail (`imap_auth`, \
+             `pop3_auth`, `smtp_auth`)",
+        ),
+        Key::new(
+            "capabilities",
+            Kind::Array(&Kind::Text),
+            "Capabilities that clients are told, beside those about the login and TLS",
+        )
+        .default("IMAP `IMAP4rev1 UIDPLUS`, POP3 `TOP USER UIDL`, SMTP none"),
+        Key::new("server_name", Kind::Text, "Name of this server in greetings and challenges")
+            .default("the host name"),
+        Key::switch(
+            "error_messages",
+            false,
+            "Passes on why a server behind has refused the login (`proxy_pass_error_message`)",
+        ),
+        Key::new("max_errors", Kind::Integer(1, COUNT), "Number of mistakes that end a session")
+            .default("5"),
+        Key::new("timeouts", Kind::Object(&MAIL_TIMEOUTS), "Timeouts of a session"),
+        Key::new(
+            "xclient",
+            Kind::Switch,
+            "SMTP: tells the server behind the client's address and name by Postfix's `XCLIENT`",
+        )
+        .default("if the server announces it"),
+        Key::switch(
+            "backend_authentication",
+            false,
+            "SMTP: logs in at the server behind (`proxy_smtp_auth`); with `backend` always",
+        ),
+        Key::switch(
+            "client_id",
+            false,
+            "IMAP: tells the server behind the client's address by `ID`, as Dovecot reads it",
+        ),
+        Key::new(
+            "proxy_protocol",
+            Kind::Integer(1, 2),
+            "Version of the PROXY protocol header with the client's address that each connection \
+             to a server behind begins with",
+        )
+        .default("none")
+        .details("With `backend`, write it in the upstream"),
+        Key::new(
+            "tls",
+            Kind::Either(&[Kind::Switch, Kind::Object(&UPSTREAM_TLS)]),
+            "TLS to the servers that the authentication server names",
+        )
+        .default("false")
+        .details("`true` is an object without members. With `backend`, write it in the upstream"),
+    ]],
+};
+
+/// `authentication` of a member of `mail`.
+static AUTHENTICATION: Shape = Shape {
+    name: "mail_authentication",
+    parts: &[&[
+        Key::new(
+            "url",
+            Kind::Texts,
+            "URL of the server, such as `\"http://127.0.0.1:9000/auth\"`; of several, the next is \
+             asked if one gives no answer",
+        )
+        .details(
+            "`http://` or `https://`, or `http://unix:/run/auth.sock:/auth` for a unix socket. The \
+             password passes there, so `http://` is for this machine and trusted networks",
+        )
+        .required(),
+        Key::new("headers", Kind::Named(&Kind::Text), "Further header fields (`auth_http_header`)")
+            .default("none"),
+        Key::new("timeout", Kind::Seconds(1), "Maximum seconds for the answer of a server")
+            .default("60"),
+    ]],
+};
+
+/// `timeouts` of a member of `mail`.
+static MAIL_TIMEOUTS: Shape = Shape {
+    name: "mail_timeouts",
+    parts: &[&[
+        Key::new(
+            "client",
+            Kind::Seconds(1),
+            "Maximum seconds of silence of a client before its login",
+        )
+        .default("60")
+        .details("All of that may take five times as long"),
+        Key::new("connect", Kind::Seconds(1), "Maximum seconds to connect to a server behind")
+            .default("10"),
+        Key::new(
+            "session",
+            Kind::Seconds(1),
+            "Seconds of silence of both ends after the login that end the session",
+        )
+        .default("86400"),
+    ]],
+};
+
+/// A protocol of mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MailProtocol {
+    /// IMAP.
+    Imap,
+    /// POP3.
+    Pop3,
+    /// SMTP.
+    Smtp,
+}
+
+/// A method by which clients of mail log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MailMethod {
+    /// Name and password, in one message.
+    Plain,
+    /// Name and password, one after the other.
+    Login,
+    /// A digest of the password and a challenge.
+    CramMd5,
+    /// POP3's digest of the password and a challenge.
+    Apop,
+    /// The client's certificate.
+    External,
+    /// A token, as Google has described it.
+    Xoauth2,
+    /// A token (RFC 7628).
+    OauthBearer,
+    /// SMTP without a login.
+    None,
+}
+
+/// A member of `mail`.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    /// The name in `mail`.
+    pub name: String,
+    /// The protocol.
+    pub protocol: MailProtocol,
+    /// The servers that decide about logins, in the order in which they are asked; empty with
+    /// `backend`.
+    pub authentication: Vec<MailAuthentication>,
+    /// Header fields for these servers.
+    pub headers: Vec<(String, String)>,
+    /// Maximum time for their answer.
+    pub authentication_timeout: Duration,
+    /// Name of the upstream whose servers decide themselves.
+    pub backend: Option<String>,
+    /// Methods that are offered.
+    pub methods: Vec<MailMethod>,
+    /// Capabilities that are told.
+    pub capabilities: Vec<String>,
+    /// Name of this server; that of the machine if `None`.
+    pub server_name: Option<String>,
+    /// Reasons of servers behind are passed on.
+    pub error_messages: bool,
+    /// Number of mistakes that end a session.
+    pub max_errors: u32,
+    /// Maximum silence before the login.
+    pub client_timeout: Duration,
+    /// Maximum time to connect to a server behind.
+    pub connect_timeout: Duration,
+    /// Maximum silence after the login.
+    pub session_timeout: Duration,
+    /// Servers of SMTP are told about the client; `None`: if they announce that they can be.
+    pub xclient: Option<bool>,
+    /// Servers of SMTP check the password.
+    pub backend_authentication: bool,
+    /// Servers of IMAP are told the client's address.
+    pub client_id: bool,
+    /// Version of the PROXY protocol to servers behind.
+    pub proxy_protocol: Option<u8>,
+    /// TLS to servers that the authentication server names.
+    pub tls: Option<UpstreamTls>,
+}
+
+/// A server that decides about logins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailAuthentication {
+    /// Its address.
+    pub address: Address,
+    /// It speaks TLS.
+    pub is_https: bool,
+    /// The field `Host`.
+    pub host: String,
+    /// Path and query.
+    pub target: String,
+}
+
+impl MailProtocol {
+    /// Returns the name in the document.
+    pub fn name(self) -> &'static str {
+        match self {
+            MailProtocol::Imap => "imap",
+            MailProtocol::Pop3 => "pop3",
+            MailProtocol::Smtp => "smtp",
+        }
+    }
+
+    fn read(node: &Node<'_>) -> Result<MailProtocol, Error> {
+        let all = [MailProtocol::Imap, MailProtocol::Pop3, MailProtocol::Smtp];
+        let name = node.string()?;
+        let found = all.into_iter().find(|protocol| protocol.name() == name);
+        found.ok_or_else(|| node.invalid("must be \"imap\", \"pop3\" or \"smtp\""))
+    }
+}
+
+impl MailMethod {
+    const ALL: [MailMethod; 8] = [
+        MailMethod::Plain,
+        MailMethod::Login,
+        MailMethod::CramMd5,
+        MailMethod::Apop,
+        MailMethod::External,
+        MailMethod::Xoauth2,
+        MailMethod::OauthBearer,
+        MailMethod::None,
+    ];
+
+    /// Returns the name in the document and in questions to authentication servers.
+    pub fn name(self) -> &'static str {
+        match self {
+            MailMethod::Plain => "plain",
+            MailMethod::Login => "login",
+            MailMethod::CramMd5 => "cram-md5",
+            MailMethod::Apop => "apop",
+            MailMethod::External => "external",
+            MailMethod::Xoauth2 => "xoauth2",
+            MailMethod::OauthBearer => "oauthbearer",
+            MailMethod::None => "none",
+        }
+    }
+
+    /// Returns the name as a mechanism of SASL; `None` if it is none.
+    pub fn sasl_name(self) -> Option<&'static str> {
+        match self {
+            MailMethod::Plain => Some("PLAIN"),
+            MailMethod::Login => Some("LOGIN"),
+            MailMethod::CramMd5 => Some("CRAM-MD5"),
+            MailMethod::External => Some("EXTERNAL"),
+            MailMethod::Xoauth2 => Some("XOAUTH2"),
+            MailMethod::OauthBearer => Some("OAUTHBEARER"),
+            MailMethod::Apop | MailMethod::None => None,
+        }
+    }
+
+    fn read(node: &Node<'_>) -> Result<MailMethod, Error> {
+        let name = node.string()?;
+        let found = MailMethod::ALL.into_iter().find(|method| method.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = MailMethod::ALL.iter().map(|method| method.name()).collect();
+            let error = node.invalid(format_args!("is \"{}\", which is no method", Shown(name)));
+            error.with_hint(format!("write one of {}", names.join(", ")))
+        })
+    }
+
+    /// Returns true if the server behind can check what the client has sent.
+    fn is_checked_behind(self) -> bool {
+        use MailMethod::{Login, OauthBearer, Plain, Xoauth2};
+        matches!(self, Plain | Login | Xoauth2 | OauthBearer)
+    }
+}
+
+impl Mail {
+    /// Reads the members of `mail`.
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Mail>, Error> {
+        let mut all = Vec::new();
+        for (name, mail) in node.members()? {
+            all.extend(node.part(Mail::read(name, &mail))?);
+        }
+        Ok(all)
+    }
+
+    fn read(name: &str, node: &Node<'_>) -> Result<Mail, Error> {
+        let object = node.object(&MAIL)?;
+        let protocol = MailProtocol::read(&object.required("protocol")?)?;
+        let (authentication, headers, authentication_timeout) =
+            object.read("authentication", read_authentication)?.unwrap_or_default();
+        let backend = object.read("backend", read_backend)?;
+        match (object.optional("authentication"), object.optional("backend")) {
+            (Some(_), Some(node)) => {
+                return Err(node.invalid("cannot go with \"authentication\", which names servers"));
+            }
+            (None, None) => return Err(object.missing(&["authentication", "backend"])),
+            _ => {}
+        }
+        let has_backend = object.has("backend");
+        let methods = object.read("methods", |node| read_methods(node, protocol, has_backend))?;
+        let capabilities = object.read("capabilities", |node| {
+            node.elements()?.map(|one| read_word(&one)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let timeouts = object.read("timeouts", read_timeouts)?;
+        let [client_timeout, connect_timeout, session_timeout] =
+            timeouts.unwrap_or_else(|| [60, 10, 86_400].map(Duration::from_secs));
+        for (key, wanted) in [
+            ("xclient", MailProtocol::Smtp),
+            ("backend_authentication", MailProtocol::Smtp),
+            ("client_id", MailProtocol::Imap),
+        ] {
+            if let Some(node) = object.optional(key).filter(|_| protocol != wanted) {
+                return Err(node.invalid(format_args!("is for \"{}\" only", wanted.name())));
+            }
+        }
+        for key in ["tls", "proxy_protocol"] {
+            if let Some(node) = object.optional(key).filter(|_| has_backend) {
+                return Err(node.invalid("cannot go with \"backend\"; write it in the upstream"));
+            }
+        }
+        let mail = Mail {
+            name: name.to_owned(),
+            protocol,
+            authentication,
+            headers,
+            authentication_timeout,
+            backend,
+            methods: methods.unwrap_or_else(|| match protocol {
+                MailProtocol::Smtp => vec![MailMethod::Plain, MailMethod::Login],
+                _ => vec![MailMethod::Plain],
+            }),
+            capabilities: capabilities.unwrap_or_else(|| usual_capabilities(protocol)),
+            server_name: object.read("server_name", read_word)?,
+            error_messages: object.switch("error_messages")?,
+            max_errors: object.integer_or_default("max_errors")?,
+            client_timeout,
+            connect_timeout,
+            session_timeout,
+            xclient: object.boolean("xclient")?,
+            backend_authentication: object.switch("backend_authentication")? || has_backend,
+            client_id: object.switch("client_id")?,
+            proxy_protocol: object.integer("proxy_protocol")?,
+            tls: object.read("tls", UpstreamTls::read)?.flatten(),
+        };
+        object.end()?;
+        Ok(mail)
+    }
+
+    /// Returns the TLS settings for connections to other servers, each with its path.
+    pub(crate) fn upstream_tls(&self) -> Vec<(String, UpstreamTls)> {
+        let place = |key: &str| path(["mail", self.name.as_str(), key]);
+        let is_https = self.authentication.iter().any(|server| server.is_https);
+        let asked = is_https.then(|| (place("authentication"), UpstreamTls::default()));
+        let behind = self.tls.clone().map(|tls| (place("tls"), tls));
+        asked.into_iter().chain(behind).collect()
+    }
+
+    /// Returns true if clients do not log in.
+    pub fn is_open(&self) -> bool {
+        self.methods.contains(&MailMethod::None)
+    }
+}
+
+fn usual_capabilities(protocol: MailProtocol) -> Vec<String> {
+    let names: &[&str] = match protocol {
+        MailProtocol::Imap => &["IMAP4rev1", "UIDPLUS"],
+        MailProtocol::Pop3 => &["TOP", "USER", "UIDL"],
+        MailProtocol::Smtp => &[],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn read_timeouts(node: &Node<'_>) -> Result<[Duration; 3], Error> {
+    let object = node.object(&MAIL_TIMEOUTS)?;
+    let seconds = |key| object.seconds_or_default(key);
+    let timeouts = [seconds("client")?, seconds("connect")?, seconds("session")?];
+    object.end()?;
+    Ok(timeouts)
+}
+
+fn read_methods(
+    node: &Node<'_>,
+    protocol: MailProtocol,
+    has_backend: bool,
+) -> Result<Vec<MailMethod>, Error> {
+    let mut methods = Vec::new();
+    for one in node.elements()? {
+        let method = MailMethod::read(&one)?;
+        if method == MailMethod::None && protocol != MailProtocol::Smtp {
+            return Err(one.invalid("is for \"smtp\" only"));
+        }
+        if method == MailMethod::Apop && protocol != MailProtocol::Pop3 {
+            return Err(one.invalid("is for \"pop3\" only"));
+        }
+        if has_backend && !method.is_checked_behind() {
+            let error = one.invalid("cannot go with \"backend\", to which it does not pass");
+            return Err(error.with_hint("write \"authentication\" in place of \"backend\""));
+        }
+        methods.push(method);
+    }
+    match methods.len() {
+        0 => Err(node.invalid("must have at least one method")),
+        2.. if methods.contains(&MailMethod::None) => {
+            Err(node.invalid("must have \"none\" alone: clients either log in or do not"))
+        }
+        _ => Ok(methods),
+    }
+}
+
+/// Reads visible characters of ASCII, with single spaces between words.
+fn read_word(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    let is_valid = text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.trim() == text;
+    if is_valid {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid("must be visible ASCII characters"))
+    }
+}
+
+fn read_backend(node: &Node<'_>) -> Result<String, Error> {
+    match Pass::read_of_stream(node)? {
+        Pass::Fixed(Target::Upstream(name)) => {
+            check_upstream(node, &name)?;
+            Ok(name)
+        }
+        _ => Err(node.invalid("must name an upstream").with_hint("write \"upstreams/NAME\"")),
+    }
+}
+
+type Authentication = (Vec<MailAuthentication>, Vec<(String, String)>, Duration);
+
+fn read_authentication(node: &Node<'_>) -> Result<Authentication, Error> {
+    let object = node.object(&AUTHENTICATION)?;
+    let url = object.required("url")?;
+    let urls = url.strings()?.map(|one| MailAuthentication::read(&one));
+    let urls = urls.collect::<Result<Vec<_>, _>>()?;
+    if urls.is_empty() {
+        return Err(url.invalid("must name at least one server"));
+    }
+    let headers = object.read("headers", read_headers)?.unwrap_or_default();
+    let timeout = object.seconds_or_default("timeout")?;
+    object.end()?;
+    Ok((urls, headers, timeout))
+}
+
+fn read_headers(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let mut headers = Vec::new();
+    for (name, value) in node.members()? {
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(value.invalid("is no name of a header field"));
+        }
+        let text = value.string()?;
+        if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err(value.invalid("must not have control characters"));
+        }
+        headers.push((name.to_owned(), text.to_owned()));
+    }
+    Ok(headers)
+}
+
+impl MailAuthentication {
+    fn read(node: &Node<'_>) -> Result<MailAuthentication, Error> {
+        let text = node.text()?;
+        let wrong = || {
+            let error = node.invalid("must be a URL of HTTP");
+            error.with_hint("write \"http://127.0.0.1:9000/auth\"")
+        };
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let is_https = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong()),
+        };
+        if let Some(rest) = rest.strip_prefix("unix:") {
+            let (path, target) = rest.split_once(':').unwrap_or((rest, "/"));
+            if is_https || !path.starts_with('/') || !target.starts_with('/') {
+                return Err(wrong());
+            }
+            let path =
+                percent::decode(path.as_bytes()).and_then(|path| String::from_utf8(path).ok());
+            let address = Address::parse_server(&format!("unix:{}", path.ok_or_else(wrong)?));
+            let address = address.map_err(|error| node.invalid(error))?;
+            let (host, target) = ("localhost".to_owned(), target.to_owned());
+            return Ok(MailAuthentication { address, is_https, host, target });
+        }
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, target) = rest.split_at(at);
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let with_port = if has_port {
+            host.to_owned()
+        } else {
+            format!("{host}:{}", if is_https { 443 } else { 80 })
+        };
+        let address = Address::parse_server(&with_port).map_err(|error| node.invalid(error))?;
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        Ok(MailAuthentication {
+            address,
+            is_https,
+            host: host.to_owned(),
+            target: format!("{slash}{target}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Config, Session};
+
+    fn read(mail: Value, listener: Value) -> Result<Config, Error> {
+        let mut whole = json!({"pass": "mail/m"});
+        for (key, value) in listener.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        Config::from_value(json!({
+            "listeners": {"*:143": whole},
+            "mail": {"m": mail},
+            "upstreams": {"d": {"servers": {"127.0.0.1:1": {}}}},
+        }))
+    }
+
+    fn imap(more: Value) -> Value {
+        let mut mail =
+            json!({"protocol": "imap", "authentication": {"url": "http://127.0.0.1:9/a"}});
+        for (key, value) in more.as_object().unwrap() {
+            mail[key] = value.clone();
+        }
+        mail
+    }
+
+    #[test]
+    fn a_proxy_has_the_defaults_of_nginx() {
+        let config = read(imap(json!({})), json!({})).unwrap();
+        assert_eq!(config.listeners[0].session, Some(Session::Mail("m".to_owned())));
+        let mail = &config.mail[0];
+        assert_eq!(mail.methods, [MailMethod::Plain]);
+        assert_eq!(mail.capabilities, ["IMAP4rev1", "UIDPLUS"]);
+        assert_eq!((mail.max_errors, mail.client_timeout.as_secs()), (5, 60));
+        let server = &mail.authentication[0];
+        assert_eq!((server.host.as_str(), server.target.as_str()), ("127.0.0.1:9", "/a"));
+        let smtp = json!({"protocol": "smtp", "backend": "upstreams/d"});
+        let config = read(smtp, json!({})).unwrap();
+        assert_eq!(config.mail[0].methods, [MailMethod::Plain, MailMethod::Login]);
+        assert!(config.mail[0].backend_authentication);
+    }
+
+    #[test]
+    fn urls_name_servers_of_http_and_unix_sockets() {
+        let url = |url: &str| {
+            let config = read(imap(json!({"authentication": {"url": url}})), json!({}));
+            config.map(|config| {
+                let server = config.mail[0].authentication[0].clone();
+                (server.address.to_string(), server.host, server.target)
+            })
+        };
+        let expected =
+            |one: &str, two: &str, three: &str| (one.to_owned(), two.to_owned(), three.to_owned());
+        let found = url("https://auth.example.org").unwrap();
+        assert_eq!(found, expected("auth.example.org:443", "auth.example.org", "/"));
+        let found = url("http://[::1]:8/x?y=1").unwrap();
+        assert_eq!(found, expected("[::1]:8", "[::1]:8", "/x?y=1"));
+        let found = url("http://unix:/run/a.sock:/auth").unwrap();
+        assert_eq!(found, expected("unix:/run/a.sock", "localhost", "/auth"));
+        for wrong in ["ftp://a/", "127.0.0.1:9", "http://unix:a", "https://unix:/a", "http://a b/"]
+        {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_without_a_meaning_are_refused_with_their_paths() {
+        let place =
+            |mail: Value, listener: Value| read(mail, listener).unwrap_err().path().to_owned();
+        for (more, key) in [
+            (json!({"methods": ["none"]}), "methods/0"),
+            (json!({"methods": ["apop"]}), "methods/0"),
+            (json!({"methods": ["digest"]}), "methods/0"),
+            (json!({"methods": []}), "methods"),
+            (json!({"xclient": true}), "xclient"),
+            (json!({"backend": "upstreams/d"}), "backend"),
+            (json!({"capabilities": ["A\r\nB"]}), "capabilities/0"),
+            (
+                json!({"authentication": {"url": "http://a/", "headers": {"a b": "x"}}}),
+                "authentication/headers/a b",
+            ),
+        ] {
+            assert_eq!(place(imap(more), json!({})), format!("/mail/m/{key}"));
+        }
+        assert_eq!(place(imap(json!({})), json!({"http2": true})), "/listeners/*:143/http2");
+        assert_eq!(place(imap(json!({})), json!({"protocol": "tcp"})), "/listeners/*:143/protocol");
+        assert_eq!(place(json!({"protocol": "imap"}), json!({})), "/mail/m");
+    }
+}

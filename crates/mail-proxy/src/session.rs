@@ -1,0 +1,577 @@
+//! A session: the client up to its login, the question about it, the login behind, and the bytes both
+//! ways.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use howdah_config::{Address, Shown};
+use howdah_dns::either::Either;
+use howdah_http::drain::{DrainRegistration, Phase, Signal};
+use howdah_http::handling::Handling;
+use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
+use howdah_stream::connect::{Connected, Step, connect};
+use howdah_stream::forward::{Forwarded, forward};
+use howdah_sys::log::Level;
+use howdah_tls::challenge_answers::ChallengeStore;
+use howdah_tls::{ClientProtocol, HandshakeOutcome, TlsConnection, TlsListener};
+use howdah_upstream::connections::connection::{ConnectOptions, Connection, open};
+use howdah_upstream::servers::selection::ActiveRequest;
+use howdah_upstream::thread::UpstreamThread;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use zeroize::Zeroizing;
+
+use crate::backend::{Account, BackendLogin, ImapLogin, Pop3Login, SmtpLogin, SmtpOptions};
+use crate::conversation::{NoLogin, exchange, log_in};
+use crate::front::Front;
+use crate::input::Input;
+use crate::login::{Encryption, Event, Login, Method, Protocol};
+use crate::proxy::MailProxy;
+use crate::question::{Answer, Question};
+
+/// The whole time before the login is this many times the longest silence.
+const LOGIN_FACTOR: u32 = 5;
+
+/// Maximum number of failed logins of a session.
+const MAX_FAILURES: u32 = 10;
+
+/// Longest delay of the reply to a failed login, if the authentication server names none.
+const MAX_DELAY: Duration = Duration::from_secs(5);
+
+/// Maximum number of bytes of a read before the login.
+const READ_BYTES: usize = 2048;
+
+/// Time in which the last words of this server are to be taken.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A connection of a client, whose encryption may begin later.
+pub type ClientStream<S> = Either<S, Box<TlsConnection<S>>>;
+
+/// What a session needs of its server.
+pub struct Context<'a> {
+    /// The thread's connections to other servers.
+    pub thread: &'a Rc<UpstreamThread>,
+    /// The settings.
+    pub proxy: &'a MailProxy,
+    /// Signals of the end of the server.
+    pub drain: &'a DrainRegistration,
+    /// TLS that the client may begin; `None` if it cannot.
+    pub starttls: Option<(&'a Arc<TlsListener>, bool)>,
+    /// Proofs for certificates.
+    pub challenges: &'a ChallengeStore,
+    /// The header of the PROXY protocol has named the client.
+    pub is_proxied: bool,
+    /// Time for a handshake.
+    pub handshake_timeout: Duration,
+    /// Takes lines about the client.
+    pub log: &'a dyn Fn(Level, &ConnectionInfo, fmt::Arguments<'_>),
+}
+
+/// Result of a session.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The status, as of a request: 200 after a login.
+    pub status: u16,
+    /// Bytes that have passed after the login.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// The end of a session before or instead of its login.
+enum End {
+    /// The client has gone, or the status stands for the reason.
+    Status(u16),
+    /// The server ends.
+    Draining,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Status(499)
+    }
+}
+
+/// A server behind at which the client is logged in.
+struct Behind {
+    connection: Connection,
+    /// Bytes for the client that have arrived.
+    reply: Vec<u8>,
+    /// Counts the session at its server.
+    active: Option<ActiveRequest>,
+}
+
+/// Serves a session to its end. `request` describes it for variables and logs; it gets the name of
+/// the user and the facts of the handshake.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    context: &Context<'_>,
+    stream: S,
+    request: &mut Request,
+) -> Outcome {
+    let mut session = Session::new(context, stream, request);
+    let behind = match session.log_in().await {
+        Ok(behind) => behind,
+        Err(end) => {
+            let status = session.say_bye(end).await;
+            return Outcome { status, forwarded: None };
+        }
+    };
+    let Session { client, mut input, front, .. } = session;
+    drop(front);
+    let Some(mut client) = client else { return Outcome { status: 499, forwarded: None } };
+    let Behind { mut connection, reply, active } = behind;
+    let rest = input.rest();
+    drop(input);
+    if client.write_all(&reply).await.is_err() || client.flush().await.is_err() {
+        return Outcome { status: 499, forwarded: None };
+    }
+    drop(reply);
+    let idle = context.proxy.config.session_timeout;
+    let forwarded = forward(&mut client, &mut connection, rest, idle).await;
+    drop(active);
+    Outcome { status: 200, forwarded: Some(forwarded) }
+}
+
+struct Session<'a, S> {
+    context: &'a Context<'a>,
+    request: &'a mut Request,
+    /// `None` while TLS begins, and after it has failed.
+    client: Option<ClientStream<S>>,
+    front: Front,
+    input: Input,
+    out: Vec<u8>,
+    attempts: u32,
+    failures: u32,
+    deadline: Instant,
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
+    fn new(context: &'a Context<'a>, stream: S, request: &'a mut Request) -> Self {
+        let proxy = context.proxy;
+        let encryption = match context.starttls {
+            _ if request.connection.handshake.is_some() => Encryption::On,
+            None => Encryption::None,
+            Some((_, false)) => Encryption::Optional,
+            Some((_, true)) => Encryption::Required,
+        };
+        let salt = salt(&proxy.offer.server_name);
+        Session {
+            front: Front::new(proxy.config.protocol, proxy.offer.clone(), encryption, salt),
+            context,
+            request,
+            client: Some(Either::A(stream)),
+            input: Input::default(),
+            out: Vec::new(),
+            attempts: 0,
+            failures: 0,
+            deadline: Instant::now() + proxy.config.client_timeout * LOGIN_FACTOR,
+        }
+    }
+
+    /// Speaks with the client until it is logged in.
+    async fn log_in(&mut self) -> Result<Behind, End> {
+        self.front.greet(&mut self.out);
+        loop {
+            match self.front.step(&mut self.input, &mut self.out) {
+                None => {
+                    self.flush().await?;
+                    self.read().await?;
+                }
+                Some(Event::Close) => {
+                    self.flush().await?;
+                    return Err(End::Status(if self.attempts == 0 { 400 } else { 401 }));
+                }
+                Some(Event::StartTls) => self.start_tls().await?,
+                Some(Event::Refused(user)) => {
+                    self.attempts += 1;
+                    self.log_failure(&user, Method::Plain, "it asks to act as another user");
+                    self.delay_refusal().await?;
+                }
+                Some(Event::Login(login)) => {
+                    self.flush().await?;
+                    if let Some(behind) = self.try_login(*login).await? {
+                        return Ok(behind);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the replies that wait.
+    async fn flush(&mut self) -> Result<(), End> {
+        let Some(client) = self.client.as_mut().filter(|_| !self.out.is_empty()) else {
+            return Ok(());
+        };
+        let out = std::mem::take(&mut self.out);
+        let writing = async {
+            client.write_all(&out).await?;
+            client.flush().await
+        };
+        let limit = self.context.proxy.config.client_timeout;
+        Ok(timeout(limit, writing).await.map_err(|_| End::Status(408))??)
+    }
+
+    /// Reads once.
+    async fn read(&mut self) -> Result<(), End> {
+        let limit = self.context.proxy.config.client_timeout;
+        let deadline = self.deadline.min(Instant::now() + limit);
+        let client = self.client.as_mut().ok_or(End::Status(499))?;
+        let mut room = Zeroizing::new([0; READ_BYTES]);
+        let reading = timeout_at(deadline, client.read(&mut room[..]));
+        let read = unless_drained(self.context.drain, reading).await?;
+        let count = read.map_err(|_| End::Status(408))??;
+        if count == 0 {
+            return Err(End::Status(499));
+        }
+        self.input.push(room.get(..count).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Waits before a reply. The client's own time goes on afterwards.
+    async fn pause(&mut self, time: Duration) -> Result<(), End> {
+        self.deadline += time;
+        unless_drained(self.context.drain, sleep(time)).await
+    }
+
+    /// Begins TLS. Bytes that came before the handshake may be those of anybody on the way, so they
+    /// end the session.
+    async fn start_tls(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        let Context { drain, challenges, log, handshake_timeout, .. } = *self.context;
+        let Some((tls, _)) = self.context.starttls else { return Err(End::Status(400)) };
+        let info = Arc::clone(&self.request.connection);
+        if !self.input.is_empty() {
+            log(Level::Notice, &info, format_args!("the client has sent more behind STARTTLS"));
+            return Err(End::Status(400));
+        }
+        let Some(Either::A(plain)) = self.client.take() else { return Err(End::Status(400)) };
+        let shaking = howdah_tls::handshake(tls, plain, drain, handshake_timeout, challenges);
+        match Box::pin(shaking).await {
+            HandshakeOutcome::Encrypted(stream, facts) => {
+                let counters = tls.counters();
+                counters.handshakes.fetch_add(1, Relaxed);
+                counters.resumed.fetch_add(u64::from(facts.is_resumed), Relaxed);
+                counters.tls12.fetch_add(u64::from(facts.protocol == "TLSv1.2"), Relaxed);
+                let handshake = Some(Arc::new(facts));
+                self.request.connection =
+                    Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
+                self.client = Some(Either::B(stream));
+                self.front.secured(salt(&self.context.proxy.offer.server_name));
+                (self.attempts, self.failures) = (0, 0);
+                Ok(())
+            }
+            HandshakeOutcome::Failed(error) => {
+                tls.counters().failed.fetch_add(1, Relaxed);
+                log(Level::Info, &info, format_args!("TLS handshake: {error}"));
+                Err(End::Status(400))
+            }
+            HandshakeOutcome::NotTls(..) | HandshakeOutcome::ChallengeAnswered => {
+                Err(End::Status(400))
+            }
+        }
+    }
+
+    /// Tries a login. `None` if it has failed and the client may try again.
+    async fn try_login(&mut self, login: Login) -> Result<Option<Behind>, End> {
+        self.attempts += 1;
+        self.context.drain.set_busy();
+        let credentials = &login.credentials;
+        if credentials.method != Method::None {
+            self.request.user = Some(Bytes::copy_from_slice(&credentials.user));
+        }
+        if let Some(upstream) = &self.context.proxy.backend {
+            let (user, password) = (credentials.user.clone(), Some(credentials.password.clone()));
+            let account = self.account(login.clone(), user, password);
+            let started_at = std::time::Instant::now();
+            let connected = connect(self.context.thread, upstream, self.request, started_at).await;
+            let Ok(Connected { connection, active }) = connected else {
+                return Err(self.fail().await);
+            };
+            let name = upstream.name.to_string();
+            return match self.log_in_behind(connection, account).await {
+                Ok((connection, reply)) => {
+                    Ok(Some(Behind { connection, reply, active: Some(active) }))
+                }
+                Err(NoLogin::Refused(reply)) => {
+                    self.log_failure(&login.credentials.user, login.credentials.method, "");
+                    self.write_refusal(&login, &reply);
+                    self.delay_refusal().await?;
+                    Ok(None)
+                }
+                Err(NoLogin::Failed(problem)) => {
+                    self.log_problem(&name, &problem);
+                    Err(self.fail().await)
+                }
+            };
+        }
+        loop {
+            match self.ask(&login).await {
+                Some(Answer::Again(time)) => self.pause(time).await?,
+                Some(Answer::Pass { server, port, user, password }) => {
+                    return self.pass(login, &server, port, user, password).await.map(Some);
+                }
+                Some(Answer::Refused { text, code, wait }) => {
+                    let credentials = &login.credentials;
+                    if credentials.method != Method::None {
+                        self.log_failure(&credentials.user, credentials.method, &text);
+                    }
+                    if let Some(time) = wait {
+                        self.pause(time).await?;
+                    }
+                    self.front.refuse(&login, &text, code.as_deref(), &mut self.out);
+                    self.flush().await?;
+                    return if wait.is_some() { Ok(None) } else { Err(End::Status(401)) };
+                }
+                None => return Err(self.fail().await),
+            }
+        }
+    }
+
+    /// Asks the authentication servers, one after another, until one answers. `None` if none has;
+    /// that has been logged.
+    async fn ask(&mut self, login: &Login) -> Option<Answer> {
+        let proxy = self.context.proxy;
+        let info = Arc::clone(&self.request.connection);
+        // An address of its own: variables are about the servers behind.
+        let asking = Request { handling: Handling::default(), ..self.request.clone() };
+        for (upstream, server) in &proxy.authentication {
+            let question = Question {
+                target: &server.target,
+                host: &server.host,
+                headers: &proxy.config.headers,
+                protocol: proxy.config.protocol,
+                login,
+                attempt: self.attempts,
+                client: &ShownAddress(info.peer.map(|peer| peer.ip())).to_string(),
+                proxied: info.peer.zip(info.local).filter(|_| self.context.is_proxied),
+                handshake: info.handshake.as_deref(),
+            };
+            let answering = async {
+                let started_at = std::time::Instant::now();
+                let connected = connect(self.context.thread, upstream, &asking, started_at).await;
+                let mut connected = connected.ok()?;
+                Some(exchange(&mut connected.connection, &question).await)
+            };
+            let problem = match timeout(proxy.config.authentication_timeout, answering).await {
+                Ok(Some(Ok(answer))) => return Some(answer),
+                Ok(Some(Err(problem))) => problem,
+                Ok(None) => continue, // that is logged
+                Err(_) => "no answer came in time".to_owned(),
+            };
+            self.log_problem(&upstream.name, &problem);
+        }
+        None
+    }
+
+    /// Logs in at a server that an authentication server has named.
+    async fn pass(
+        &mut self,
+        login: Login,
+        server: &str,
+        port: u16,
+        user: Option<Vec<u8>>,
+        password: Option<Zeroizing<Vec<u8>>>,
+    ) -> Result<Behind, End> {
+        let proxy = self.context.proxy;
+        let Ok(ip) = server.trim_matches(['[', ']']).parse() else {
+            self.log_problem("authentication", "its \"Auth-Server\" is no address");
+            return Err(self.fail().await);
+        };
+        let address = Address::Inet(std::net::SocketAddr::new(ip, port));
+        let credentials = &login.credentials;
+        let is_passed_on = matches!(
+            credentials.method,
+            Method::Plain | Method::Login | Method::Xoauth2 | Method::OauthBearer
+        );
+        let password = password.or_else(|| is_passed_on.then(|| credentials.password.clone()));
+        let is_needed = proxy.config.protocol != Protocol::Smtp
+            || proxy.config.backend_authentication && credentials.method != Method::None;
+        if is_needed && password.is_none() {
+            self.log_problem("authentication", "it sends no \"Auth-Pass\", which the method needs");
+            return Err(self.fail().await);
+        }
+        let user = user.unwrap_or_else(|| credentials.user.clone());
+        let mut login = login;
+        // Another password is no token.
+        if password.as_ref().is_some_and(|one| **one != *login.credentials.password) {
+            login.credentials.method = match login.credentials.method {
+                Method::Xoauth2 | Method::OauthBearer => Method::Plain,
+                method => method,
+            };
+        }
+        let tag = login.clone();
+        let account = self.account(login, user, password);
+        self.request.handling.add_step(Rc::new(Step::new(address.to_string())));
+        let options = ConnectOptions {
+            address: &address,
+            proxy_protocol: proxy.config.proxy_protocol,
+            tls: proxy.tls.as_deref().map(|tls| (tls, server)),
+            protocol: ClientProtocol::Other,
+            client: Some(&self.request.connection),
+        };
+        let connecting = timeout(proxy.config.connect_timeout, open(&options)).await;
+        let connection = match connecting {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(failure)) => {
+                self.log_problem(&address.to_string(), &failure.to_string());
+                return Err(self.fail().await);
+            }
+            Err(_) => {
+                let problem = "the connection was not accepted in time (timeouts/connect)";
+                self.log_problem(&address.to_string(), problem);
+                return Err(self.fail().await);
+            }
+        };
+        match self.log_in_behind(connection, account).await {
+            Ok((connection, reply)) => Ok(Behind { connection, reply, active: None }),
+            Err(NoLogin::Refused(reply)) => {
+                self.log_failure(&tag.credentials.user, tag.credentials.method, "");
+                if proxy.config.error_messages {
+                    self.out.extend_from_slice(&reply)
+                } else {
+                    self.front.fail(&mut self.out)
+                }
+                self.flush().await?;
+                Err(End::Status(401))
+            }
+            Err(NoLogin::Failed(problem)) => {
+                self.log_problem(&address.to_string(), &problem);
+                Err(self.fail().await)
+            }
+        }
+    }
+
+    fn account(
+        &self,
+        login: Login,
+        user: Vec<u8>,
+        password: Option<Zeroizing<Vec<u8>>>,
+    ) -> Account {
+        let ConnectionInfo { peer, local, .. } = *self.request.connection;
+        Account { login, user, password, client: peer, local }
+    }
+
+    /// Logs in at a server behind. Returns the connection and the bytes for the client.
+    async fn log_in_behind(
+        &self,
+        mut connection: Connection,
+        account: Account,
+    ) -> Result<(Connection, Vec<u8>), NoLogin> {
+        let settings = &self.context.proxy.config;
+        let mut login = match settings.protocol {
+            Protocol::Imap => BackendLogin::Imap(ImapLogin::new(account, settings.client_id)),
+            Protocol::Pop3 => BackendLogin::Pop3(Pop3Login::new(account)),
+            Protocol::Smtp => BackendLogin::Smtp(SmtpLogin::new(
+                account,
+                SmtpOptions {
+                    server_name: self.context.proxy.offer.server_name.clone(),
+                    xclient: settings.xclient,
+                    authenticates: settings.backend_authentication,
+                },
+            )),
+        };
+        let reply = log_in(&mut connection, &mut login, settings.client_timeout).await?;
+        Ok((connection, reply))
+    }
+
+    /// Writes that a server behind has refused a login.
+    fn write_refusal(&mut self, login: &Login, reply: &[u8]) {
+        if self.context.proxy.config.error_messages {
+            return self.out.extend_from_slice(reply);
+        }
+        let (text, code) = match self.context.proxy.config.protocol {
+            Protocol::Imap => ("[AUTHENTICATIONFAILED] Authentication failed", None),
+            Protocol::Pop3 => ("[AUTH] Authentication failed", None),
+            Protocol::Smtp => ("Authentication failed", Some("535 5.7.8")),
+        };
+        self.front.refuse(login, text, code, &mut self.out);
+    }
+
+    /// Replies to a failed login, the later the more there were.
+    async fn delay_refusal(&mut self) -> Result<(), End> {
+        self.failures += 1;
+        self.pause(MAX_DELAY.min(Duration::from_secs(self.failures.into()))).await?;
+        self.flush().await?;
+        if self.failures >= MAX_FAILURES { Err(End::Status(401)) } else { Ok(()) }
+    }
+
+    /// Tells the client that this server cannot serve.
+    async fn fail(&mut self) -> End {
+        self.front.fail(&mut self.out);
+        match self.flush().await {
+            Ok(()) => End::Status(502),
+            Err(end) => end,
+        }
+    }
+
+    /// Logs a failed login, in a line that has no other purpose.
+    fn log_failure(&self, user: &[u8], method: Method, reason: &str) {
+        let protocol = self.context.proxy.config.protocol.name();
+        let (user, method) = (String::from_utf8_lossy(user), method.name());
+        let separator = if reason.is_empty() { "" } else { ": " };
+        let line = format_args!(
+            "{protocol} login of \"{}\" by {method} failed{separator}{}",
+            Shown(&user),
+            Shown(reason)
+        );
+        (self.context.log)(Level::Notice, &self.request.connection, line);
+    }
+
+    fn log_problem(&self, server: &str, problem: &str) {
+        let name = &self.context.proxy.name;
+        let line = format_args!("\"{name}\" {server}: {}", Shown(problem));
+        (self.context.log)(Level::Error, &self.request.connection, line);
+    }
+
+    /// Says the last words to the client. Returns the status of the session.
+    async fn say_bye(&mut self, end: End) -> u16 {
+        let status = match end {
+            End::Status(status) => status,
+            End::Draining => {
+                self.front.bye(&mut self.out);
+                503
+            }
+        };
+        let words = std::mem::take(&mut self.out);
+        if let Some(client) = &mut self.client {
+            let bye = async {
+                client.write_all(&words).await?;
+                client.shutdown().await
+            };
+            let _ = timeout(LAST_WORDS, bye).await;
+        }
+        status
+    }
+}
+
+/// Does `work` unless the server is to end, or the connection to be closed, before.
+async fn unless_drained<T>(
+    drain: &DrainRegistration,
+    work: impl Future<Output = T>,
+) -> Result<T, End> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => match drain.poll_waiting(Phase::Incomplete, cx) {
+            Signal::None => Poll::Pending,
+            Signal::Drain | Signal::Evict => Poll::Ready(Err(End::Draining)),
+        },
+    })
+    .await
+}
+
+/// Makes a challenge that nobody can foresee (RFC 1939, 7).
+fn salt(server_name: &str) -> Vec<u8> {
+    let mut random = [0; 8];
+    // A failure leaves the time alone, which is unique enough for APOP.
+    let _ = aws_lc_rs::rand::fill(&mut random);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let number = u64::from_le_bytes(random);
+    format!("<{number}.{}@{server_name}>", now.as_nanos()).into_bytes()
+}
