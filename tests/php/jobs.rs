@@ -78,7 +78,11 @@ fn jobs_run_beside_the_pages_start_again_and_end_with_all_that_they_have_started
     server.wait_for_log("\"site\" job \"fails\": no such table");
     server.wait_for_log("exited with status 3; it starts again in 1 s");
     server.wait_for_log("exited with status 3; it starts again in 2 s");
-    server.wait_for_log("\"site\" job \"unknown\": it cannot be started: jobs/unknown/command: ");
+    let unknown = "\"site\" job \"unknown\": it cannot be started: jobs/unknown/command: ";
+    server.wait_for_log(unknown);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(unknown)).unwrap();
+    assert!(line.contains("[error]") && line.contains("it starts again in 1 s"), "{line}");
     assert_eq!(pids(&data, "once", 1).len(), 1, "it has ended well");
 
     // All that a process has started ends with it, in whatever session it is.
@@ -93,6 +97,46 @@ fn jobs_run_beside_the_pages_start_again_and_end_with_all_that_they_have_started
     let left = [hanging, queue[1], again[2], next[2], next[3]];
     assert!(left.iter().all(|pid| !processes::is_alive(*pid)));
     assert_eq!(fs::read_to_string(data.join("once")).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn timers_run_at_their_times_one_run_after_the_other_and_not_for_too_long() {
+    let (site, data) = page();
+    let jobs = json!({
+        "ticks": {"command": shell(&data, "ticks", "true"), "every": "1s"},
+        "slow": {"command": shell(&data, "slow", "exec sleep 600"), "every": "1s"},
+        "beside": {
+            "command": shell(&data, "beside", "exec sleep 600"), "every": "1s", "overlap": true,
+        },
+        "late": {
+            "command": shell(&data, "late", "exec sleep 600"), "every": 1, "timeout": "1s",
+        },
+        "fails": {"command": shell(&data, "fails", "exit 3"), "every": 1},
+        "nightly": {"command": shell(&data, "nightly", "true"), "cron": "0 3 1 1 *"},
+        "lost": {
+            "command": ["true"], "cron": "@daily", "time_zone": "Europe/Nowhere",
+        },
+    });
+    let server = with(site, jobs).serve();
+    server.wait_for_log("\"site\" job \"lost\": it does not run: jobs/lost/time_zone: there is no");
+    pids(&data, "ticks", 3);
+    let beside = pids(&data, "beside", 2);
+    assert!(beside.iter().all(|pid| processes::is_alive(*pid)));
+    server.wait_for_log("\"site\" job \"slow\": a run is left out: the run before goes on");
+    assert_eq!(pids(&data, "slow", 1).len(), 1);
+    server.wait_for_log("is asked to end: it has run for its timeout of 1 s");
+    let late = pids(&data, "late", 2);
+    wait_for_end(late[0]);
+    pids(&data, "fails", 2);
+    server.wait_for_log("\"site\" job \"fails\": process");
+    assert!(!server.log().contains("exited with status 3; it starts again"));
+    assert!(server.get("/a.php").text().parse::<u32>().is_ok());
+    assert!(!data.join("nightly").exists());
+
+    let (status, _site) = server.end(Signal::TERM);
+    assert!(status.success());
+    let left = beside.into_iter().chain(pids(&data, "slow", 1));
+    assert!(left.into_iter().all(|pid| !processes::is_alive(pid)));
 }
 
 #[test]
@@ -185,6 +229,16 @@ fn a_change_of_a_job_restarts_it_alone_and_a_wrong_one_is_refused_at_its_place()
         (json!({"command": "php"}), "/applications/site/jobs/three/command", "array of strings"),
         (json!({"command": []}), "/applications/site/jobs/three/command", "a program"),
         (json!({"command": ["a"], "restart": "x"}), "jobs/three/restart", "on-failure"),
+        (
+            json!({"command": ["true"], "cron": "@daily", "time_zone": "Europe/Nowhere"}),
+            "jobs/three/time_zone",
+            "no time zone \\\"Europe/Nowhere\\\"",
+        ),
+        (
+            json!({"command": ["true"], "cron": "0 24 * * *"}),
+            "/applications/site/jobs/three/cron",
+            "the hour \\\"24\\\"",
+        ),
         (json!({}), "/applications/site/jobs/three", "command"),
     ] {
         let target = "/config/applications/site/jobs/three";

@@ -1,10 +1,16 @@
 //! `jobs` of an application: commands that run beside its pages.
 
-use howdah_jobs::{Job, MAX_JOBS, MAX_NAME_BYTES, MAX_PROCESSES, Restart, StopSignal, is_name};
+use std::time::Duration;
+
+use howdah_jobs::cron::Cron;
+use howdah_jobs::zone::Zone;
+use howdah_jobs::{
+    Job, MAX_JOBS, MAX_NAME_BYTES, MAX_PROCESSES, Restart, Schedule, StopSignal, Timer, is_name,
+};
 
 use crate::error::Error;
-use crate::key::{Key, Kind, Shape};
-use crate::node::Node;
+use crate::key::{Key, Kind, SECONDS, Shape};
+use crate::node::{Node, Object};
 use crate::units;
 
 /// A member of `jobs`.
@@ -51,8 +57,34 @@ pub(crate) static JOB: Shape = Shape {
         .default("10"),
         Key::new("working_directory", Kind::Text, "Directory that the command starts in")
             .default("that of the application, else its `root`; of a site its `root`"),
+        Key::new("every", DURATION, "Runs the command again and again, with this time from start to start")
+            .default("none")
+            .details(
+                "`\"30s\"`, `\"5m\"`, `\"6h\"`, `\"1d\"`, or a number of seconds, up to 24 days. The first \
+                 run is at the next full one: `\"5m\"` at :00, :05, :10, counted in UTC",
+            ),
+        Key::new("cron", Kind::Text, "Runs the command at these times, as cron")
+            .default("none")
+            .details(
+                "`\"15 3 * * mon-fri\"`: minute, hour, day of the month, month, day of the week; or \
+                 `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`",
+            ),
+        Key::new("time_zone", Kind::Text, "Time zone of these times, such as `\"Europe/Berlin\"`")
+            .default("that of the system")
+            .beside("cron"),
+        Key::switch("overlap", false, "Starts a run while an earlier one goes on")
+            .details("Otherwise the later one is left out. With `every` or `cron`"),
+        Key::new("jitter", DURATION, "Maximum delay of a run, by chance")
+            .default("0")
+            .details("`\"30s\"`, or a number of seconds. With `every` or `cron`"),
+        Key::new("timeout", DURATION, "Time after which a run is asked to end, and has failed")
+            .default("none")
+            .details("`\"1h\"`, or a number of seconds. With `every` or `cron`"),
     ]],
 };
+
+/// A number of seconds, or a text such as `"5m"`.
+const DURATION: Kind = Kind::Either(&[Kind::Seconds(0), Kind::Matching("^[0-9]+ ?(s|m|h|d)$")]);
 
 /// A number of bytes, or a text such as `"256M"`.
 const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg]?$")]);
@@ -77,6 +109,7 @@ fn read_job(name: &str, node: &Node<'_>) -> Result<Job, Error> {
         return Err(node.invalid(message));
     }
     let object = node.object(&JOB)?;
+    let timer = node.part(read_timer(node, &object))?.flatten();
     let command = node.part(object.required("command").and_then(|node| read_command(&node)))?;
     let job = Job {
         name: name.to_owned(),
@@ -91,9 +124,60 @@ fn read_job(name: &str, node: &Node<'_>) -> Result<Job, Error> {
             .unwrap_or(StopSignal::Term),
         stop_timeout: object.seconds_or_default("stop_timeout")?,
         working_directory: object.file("working_directory")?,
+        timer,
     };
     object.end()?;
     Ok(job)
+}
+
+/// Reads the times of a job; `None`: it runs all the time.
+fn read_timer(node: &Node<'_>, object: &Object<'_>) -> Result<Option<Timer>, Error> {
+    let every = object.read("every", |node| read_duration(node, 1).map(Schedule::Every))?;
+    let cron = object.read("cron", |node| {
+        let times = Cron::parse(node.string()?).map_err(|problem| node.invalid(problem))?;
+        Ok(Schedule::Cron(times))
+    })?;
+    let time_zone = object.read("time_zone", |node| match node.string()? {
+        name if Zone::is_name(name) => Ok(name.to_owned()),
+        _ => Err(node.invalid("must be the name of a time zone, such as \"Europe/Berlin\"")),
+    })?;
+    let jitter = object.read_or_default("jitter", |node| read_duration(node, 0))?;
+    let timeout = object.read("timeout", |node| read_duration(node, 1))?;
+    let overlap = object.switch("overlap")?;
+    if object.has("every") && object.has("cron") {
+        return Err(node.invalid("must have only one of \"every\" and \"cron\""));
+    }
+    let is_timer = object.has("every") || object.has("cron");
+    let (keys, problem): (&[_], _) = match is_timer {
+        true => (&["processes", "restart"], "must not be beside \"every\" or \"cron\""),
+        false => (&["overlap", "jitter", "timeout"], "needs \"every\" or \"cron\" beside it"),
+    };
+    for node in keys.iter().filter_map(|key| object.optional(key)) {
+        node.part::<()>(Err(node.invalid(problem)))?;
+    }
+    if let (Some(Schedule::Every(interval)), Some(node)) = (&every, object.optional("jitter"))
+        && jitter >= *interval
+    {
+        return Err(node.invalid("must be shorter than \"every\""));
+    }
+    let schedule = every.or(cron);
+    Ok(schedule.map(|schedule| Timer { schedule, time_zone, overlap, jitter, timeout }))
+}
+
+/// Reads a number of seconds, or a text with a unit, from `low` seconds on.
+fn read_duration(node: &Node<'_>, low: u64) -> Result<Duration, Error> {
+    let Some(text) = node.value.as_str() else { return node.seconds(low) };
+    let has_unit = text.ends_with(['s', 'm', 'h', 'd']);
+    let seconds = units::seconds(text).filter(|_| has_unit && !text.ends_with("ms"));
+    let max = SECONDS.unsigned_abs();
+    seconds.filter(|seconds| (low..=max).contains(seconds)).map(Duration::from_secs).ok_or_else(
+        || {
+            let days = max / 86_400;
+            node.invalid(format_args!(
+                "must be a time from {low} s to {days} days, such as \"30s\", \"5m\" or \"1h\""
+            ))
+        },
+    )
 }
 
 fn read_command(node: &Node<'_>) -> Result<Vec<String>, Error> {

@@ -1,17 +1,23 @@
 //! Jobs of applications: commands that run beside their pages.
 //!
 //! - [`Job`]: a job, as the document describes it.
+//! - [`cron`], [`zone`]: times of timers, and time zones.
 //! - [`state`]: which processes of a job to start, to stop and to kill at a time.
 //! - [`php_command`]: the command-line PHP of the distribution.
 //!
 //! Time is an argument. Nothing here reads a clock, starts a process or does I/O.
 #![forbid(unsafe_code)]
 
+pub mod cron;
 pub mod php_command;
 pub mod state;
+mod timer;
+pub mod zone;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
+
+use cron::Cron;
 
 /// Maximum number of jobs of an application.
 pub const MAX_JOBS: usize = 64;
@@ -41,6 +47,43 @@ pub struct Job {
     pub stop_timeout: Duration,
     /// The directory that the command starts in; that of the application if `None`.
     pub working_directory: Option<PathBuf>,
+    /// The times at which a process runs the command; `None`: it runs all the time.
+    pub timer: Option<Timer>,
+}
+
+/// The times at which a job runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timer {
+    /// The times.
+    pub schedule: Schedule,
+    /// The time zone of cron's times, a name that [`zone::Zone::is_name`] accepts; that of the
+    /// system if `None`.
+    pub time_zone: Option<String>,
+    /// Starts a run while others run, up to [`MAX_PROCESSES`]; otherwise the new one is left out.
+    pub overlap: bool,
+    /// Maximum delay of a run, by chance.
+    pub jitter: Duration,
+    /// Time after which a run is asked to end.
+    pub timeout: Option<Duration>,
+}
+
+/// The times of a timer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Schedule {
+    /// At full intervals since 1970, whatever the clock of the wall does after the first one; at
+    /// least a second.
+    Every(Duration),
+    /// As cron.
+    Cron(Cron),
+}
+
+/// A time, by both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// By a clock that nobody changes.
+    pub monotonic: Instant,
+    /// By the clock of the wall.
+    pub wall: SystemTime,
 }
 
 /// Ends after which a command is started again.

@@ -1,11 +1,15 @@
 //! The processes of a job: which are started, asked to end and killed at a time.
 //!
 //! A job has a slot for each of its processes. Orders are given once; their owner reports what has
-//! become of them with [`JobState::ended`].
+//! become of them with [`JobState::ended`]. A timer has as many slots as it has had runs at the same
+//! time.
 
-use std::time::{Duration, Instant};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Job, Restart};
+use crate::timer::Times;
+use crate::zone::Zone;
+use crate::{Job, MAX_PROCESSES, Now, Restart, Timer};
 
 /// Minimum time between two starts in a slot.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,7 +28,25 @@ const HEALTHY: Duration = Duration::from_secs(60);
 pub struct JobState {
     job: Job,
     slots: Vec<Slot>,
+    runs: Option<Runs>,
+    counts: Counts,
     is_ending: bool,
+}
+
+/// What has become of the runs of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs that were started, or could not be.
+    pub started: u64,
+    /// Runs that have failed: an end with another status than 0 or by a signal that was not asked
+    /// for, a run that was not over in time, one that could not be started.
+    pub failed: u64,
+    /// Runs of a timer that were left out, because another one was not over.
+    pub left_out: u64,
+    /// Start of the last run.
+    pub last_start: Option<SystemTime>,
+    /// Duration of the last run that has ended.
+    pub last_duration: Option<Duration>,
 }
 
 /// What must be done with the process of a slot.
@@ -36,6 +58,21 @@ pub enum Order {
     Stop(usize),
     /// Kill the process in this slot, with all that it has started.
     Kill(usize),
+    /// Say that the process in this slot has run for longer than it may. [`Order::Stop`] follows.
+    ReportLate(usize),
+    /// Say that a run was left out, the first one since the last start.
+    ReportLeftOut,
+}
+
+/// The end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// What follows.
+    pub next: Next,
+    /// It was asked to end.
+    pub was_asked: bool,
+    /// It has failed, as [`Counts::failed`] says.
+    pub has_failed: bool,
 }
 
 /// What follows the end of a process.
@@ -43,8 +80,21 @@ pub enum Order {
 pub enum Next {
     /// Another start after this time.
     Start(Duration),
-    /// No further process in this slot.
+    /// No further process in this slot by itself.
     Nothing,
+}
+
+/// The runs of a timer.
+#[derive(Debug)]
+struct Runs {
+    timer: Timer,
+    times: Times,
+    /// Start of the next run, if it is due.
+    due: Option<Instant>,
+    /// A number by chance, which delays are made of.
+    seed: u64,
+    /// A run was left out since the last start.
+    is_late: bool,
 }
 
 #[derive(Debug)]
@@ -61,9 +111,11 @@ enum Phase {
     Running {
         since: Instant,
         stop: Stop,
+        /// Has run for longer than the timer's `timeout`.
+        is_late: bool,
     },
-    /// Starts no more.
-    Over,
+    /// Has no process, and starts none by itself.
+    Idle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,16 +129,31 @@ enum Stop {
 }
 
 impl JobState {
-    /// Creates the state of a job whose processes are due at `now`.
-    pub fn new(job: Job, now: Instant) -> JobState {
-        let slot = || Slot { phase: Phase::Due(now), failures: 0 };
-        let slots = (0..job.processes).map(|_| slot()).collect();
-        JobState { job, slots, is_ending: false }
+    /// Creates the state of a job whose processes are due now, or at the times of its timer in
+    /// `zone`. `seed` is a number by chance.
+    pub fn new(job: Job, zone: Zone, seed: u64, now: Now) -> JobState {
+        let runs = job.timer.clone().map(|timer| {
+            let times = Times::new(&timer.schedule, zone, now);
+            Runs { timer, times, due: None, seed, is_late: false }
+        });
+        let phase = if runs.is_some() { Phase::Idle } else { Phase::Due(now.monotonic) };
+        let slots = (0..job.processes).map(|_| Slot { phase, failures: 0 }).collect();
+        JobState { job, slots, runs, counts: Counts::default(), is_ending: false }
     }
 
     /// Returns the job.
     pub fn job(&self) -> &Job {
         &self.job
+    }
+
+    /// Returns what has become of its runs.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns the time of the next run of a timer, without the delay by chance.
+    pub fn next_run(&self, now: Now) -> Option<SystemTime> {
+        self.runs.as_ref().filter(|_| !self.is_ending)?.times.next(now)
     }
 
     /// Returns true if the job was told to end.
@@ -96,7 +163,7 @@ impl JobState {
 
     /// Returns true if the job was told to end, and no process is left.
     pub fn is_over(&self) -> bool {
-        self.is_ending && self.slots.iter().all(|slot| slot.phase == Phase::Over)
+        self.is_ending && self.slots.iter().all(|slot| slot.phase == Phase::Idle)
     }
 
     /// Ends the job: its processes are asked to end, and none is started.
@@ -104,7 +171,7 @@ impl JobState {
         self.is_ending = true;
         for slot in &mut self.slots {
             match &mut slot.phase {
-                Phase::Due(_) => slot.phase = Phase::Over,
+                Phase::Due(_) => slot.phase = Phase::Idle,
                 Phase::Running { stop: stop @ Stop::No, .. } => *stop = Stop::Asked,
                 _ => {}
             }
@@ -122,7 +189,8 @@ impl JobState {
         }
     }
 
-    /// Asks the process of a slot to end; another follows it. Returns false if it was asked before.
+    /// Asks the process of a slot to end; another follows it, at the next time of a timer. Returns
+    /// false if it was asked before.
     pub fn replace(&mut self, slot: usize) -> bool {
         match self.slots.get_mut(slot) {
             Some(Slot { phase: Phase::Running { stop: stop @ Stop::No, .. }, .. }) => {
@@ -133,20 +201,28 @@ impl JobState {
         }
     }
 
-    /// Returns true if the process of a slot was asked to end.
-    pub fn was_asked(&self, slot: usize) -> bool {
-        let phase = self.slots.get(slot).map(|slot| slot.phase);
-        matches!(phase, Some(Phase::Running { stop, .. }) if stop != Stop::No)
-    }
-
     /// Returns what is due, each once.
-    pub fn orders(&mut self, now: Instant) -> Vec<Order> {
-        let stop_timeout = self.job.stop_timeout;
+    pub fn orders(&mut self, now: Now) -> Vec<Order> {
         let mut orders = Vec::new();
+        self.let_times_pass(now, &mut orders);
+        let Now { monotonic: now, wall } = now;
+        let stop_timeout = self.job.stop_timeout;
+        let timeout = self.runs.as_ref().and_then(|runs| runs.timer.timeout);
         for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Phase::Running { since, stop: stop @ Stop::No, is_late } = &mut slot.phase
+                && timeout.is_some_and(|timeout| *since + timeout <= now)
+            {
+                (*stop, *is_late) = (Stop::Asked, true);
+                orders.push(Order::ReportLate(index));
+            }
             match &mut slot.phase {
                 Phase::Due(at) if *at <= now => {
-                    slot.phase = Phase::Running { since: now, stop: Stop::No };
+                    slot.phase = Phase::Running { since: now, stop: Stop::No, is_late: false };
+                    self.counts.started += 1;
+                    self.counts.last_start = Some(wall);
+                    if let Some(runs) = &mut self.runs {
+                        runs.is_late = false;
+                    }
                     orders.push(Order::Start(index));
                 }
                 Phase::Running { stop: stop @ Stop::Asked, .. } => {
@@ -163,214 +239,95 @@ impl JobState {
         orders
     }
 
+    /// Makes a slot due if a run of the timer is.
+    fn let_times_pass(&mut self, now: Now, orders: &mut Vec<Order>) {
+        let Some(runs) = self.runs.as_mut().filter(|_| !self.is_ending) else { return };
+        if runs.times.pass(now) {
+            match runs.due {
+                Some(_) => self.counts.left_out += 1,
+                None => runs.due = Some(now.monotonic + runs.delay(self.counts.started)),
+            }
+        }
+        if runs.due.is_none_or(|due| due > now.monotonic) {
+            return;
+        }
+        runs.due = None;
+        let max = if runs.timer.overlap { MAX_PROCESSES as usize } else { 1 };
+        let free = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
+        match free {
+            Some(index) => self.slots[index].phase = Phase::Due(now.monotonic),
+            None if self.slots.len() < max => {
+                self.slots.push(Slot { phase: Phase::Due(now.monotonic), failures: 0 });
+            }
+            None => {
+                self.counts.left_out += 1;
+                if !std::mem::replace(&mut runs.is_late, true) {
+                    orders.push(Order::ReportLeftOut);
+                }
+            }
+        }
+    }
+
     /// Returns the time of the next order; `None` if none follows by itself.
-    pub fn due(&self, now: Instant) -> Option<Instant> {
+    pub fn due(&self, now: Now) -> Option<Instant> {
+        let runs = self.runs.as_ref().filter(|_| !self.is_ending);
+        let timeout = runs.and_then(|runs| runs.timer.timeout);
         let due = self.slots.iter().filter_map(|slot| match slot.phase {
             Phase::Due(at) | Phase::Running { stop: Stop::Until(at), .. } => Some(at),
-            Phase::Running { stop: Stop::Asked, .. } => Some(now),
+            Phase::Running { stop: Stop::Asked, .. } => Some(now.monotonic),
+            Phase::Running { stop: Stop::No, since, .. } => Some(since + timeout?),
             _ => None,
         });
-        due.min()
+        let times = runs.map(|runs| runs.times.due(now));
+        due.chain(times).chain(runs.and_then(|runs| runs.due)).min()
     }
 
     /// Records the end of the process of a slot, or that it could not be started.
-    pub fn ended(&mut self, slot: usize, is_success: bool, now: Instant) -> Next {
-        let (restart, is_ending) = (self.job.restart, self.is_ending);
-        let Some(slot) = self.slots.get_mut(slot) else { return Next::Nothing };
-        let Phase::Running { since, stop } = slot.phase else { return Next::Nothing };
-        let was_replaced = stop != Stop::No;
+    pub fn ended(&mut self, slot: usize, is_success: bool, now: Instant) -> End {
+        let (restart, is_ending, is_timer) =
+            (self.job.restart, self.is_ending, self.runs.is_some());
+        let nothing = End { next: Next::Nothing, was_asked: false, has_failed: false };
+        let Some(slot) = self.slots.get_mut(slot) else { return nothing };
+        let Phase::Running { since, stop, is_late } = slot.phase else { return nothing };
+        let was_asked = stop != Stop::No;
+        let has_failed = if was_asked { is_late } else { !is_success };
+        let ran = now.saturating_duration_since(since);
+        self.counts.failed += u64::from(has_failed);
+        self.counts.last_duration = Some(ran);
         let is_again = match restart {
-            _ if is_ending => false,
-            _ if was_replaced => true,
+            _ if is_ending || is_timer => false,
+            _ if was_asked => true,
             Restart::Always => true,
             Restart::OnFailure => !is_success,
             Restart::Never => false,
         };
         if !is_again {
-            slot.phase = Phase::Over;
-            return Next::Nothing;
+            slot.phase = Phase::Idle;
+            return End { next: Next::Nothing, was_asked, has_failed };
         }
-        let ran = now.saturating_duration_since(since);
-        slot.failures = match is_success || was_replaced {
-            true => 0,
-            false if ran >= HEALTHY => 1,
-            false => slot.failures.saturating_add(1),
+        slot.failures = match has_failed {
+            false => 0,
+            true if ran >= HEALTHY => 1,
+            true => slot.failures.saturating_add(1),
         };
         let delay = match slot.failures {
             0 => MIN_INTERVAL.saturating_sub(ran),
             count => FIRST_DELAY.saturating_mul(1 << (count - 1).min(10)).min(MAX_DELAY),
         };
         slot.phase = Phase::Due(now + delay);
-        Next::Start(delay)
+        End { next: Next::Start(delay), was_asked, has_failed }
+    }
+}
+
+impl Runs {
+    /// Returns a delay up to `jitter`, by chance.
+    fn delay(&self, run: u64) -> Duration {
+        let max = u64::try_from(self.timer.jitter.as_millis()).unwrap_or(u64::MAX);
+        let mut hasher = DefaultHasher::new();
+        (self.seed, run).hash(&mut hasher);
+        Duration::from_millis(hasher.finish() % max.saturating_add(1))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::StopSignal;
-
-    fn job(restart: Restart, processes: u32) -> Job {
-        Job {
-            name: "queue".to_owned(),
-            command: vec!["true".to_owned()],
-            processes,
-            restart,
-            memory: None,
-            stop_signal: StopSignal::Term,
-            stop_timeout: Duration::from_secs(10),
-            working_directory: None,
-        }
-    }
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn failures_are_followed_by_longer_delays_up_to_a_minute_until_one_has_run_for_that_long() {
-        let mut now = Instant::now();
-        let mut state = JobState::new(job(Restart::Always, 1), now);
-        let mut delays = Vec::new();
-        for ran in [0, 0, 0, 0, 0, 0, 0, 0, 60, 0] {
-            assert_eq!(state.orders(now), [Order::Start(0)]);
-            now += seconds(ran);
-            let Next::Start(delay) = state.ended(0, false, now) else { panic!() };
-            delays.push(delay.as_secs());
-            now += delay;
-        }
-        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]);
-    }
-
-    #[test]
-    fn a_command_that_ends_well_starts_again_at_most_once_a_second() {
-        let now = Instant::now();
-        let mut state = JobState::new(job(Restart::Always, 1), now);
-        state.orders(now);
-        let ended = now + Duration::from_millis(300);
-        assert_eq!(state.ended(0, true, ended), Next::Start(Duration::from_millis(700)));
-        assert_eq!(state.orders(ended), []);
-        assert_eq!(state.orders(now + seconds(1)), [Order::Start(0)]);
-        assert_eq!(state.ended(0, true, now + seconds(5)), Next::Start(Duration::ZERO));
-    }
-
-    #[test]
-    fn the_document_says_after_which_ends_a_command_starts_again() {
-        for (restart, is_success, is_again) in [
-            (Restart::Always, true, true),
-            (Restart::OnFailure, true, false),
-            (Restart::OnFailure, false, true),
-            (Restart::Never, false, false),
-        ] {
-            let now = Instant::now();
-            let mut state = JobState::new(job(restart, 1), now);
-            state.orders(now);
-            let next = state.ended(0, is_success, now);
-            assert_eq!(matches!(next, Next::Start(_)), is_again, "{restart:?}");
-            assert_eq!(state.due(now).is_some(), is_again);
-        }
-    }
-
-    #[test]
-    fn a_job_that_ends_is_asked_first_and_killed_at_its_timeout() {
-        let now = Instant::now();
-        let mut state = JobState::new(job(Restart::Always, 2), now);
-        assert_eq!(state.orders(now), [Order::Start(0), Order::Start(1)]);
-        state.end();
-        assert_eq!(state.due(now), Some(now));
-        assert_eq!(state.orders(now), [Order::Stop(0), Order::Stop(1)]);
-        assert_eq!(state.ended(1, true, now + seconds(1)), Next::Nothing);
-        assert_eq!(state.due(now), Some(now + seconds(10)));
-        assert!(state.orders(now + seconds(9)).is_empty() && !state.is_over());
-        assert_eq!(state.orders(now + seconds(10)), [Order::Kill(0)]);
-        assert_eq!((state.orders(now + seconds(99)), state.due(now)), (Vec::new(), None));
-        state.ended(0, false, now + seconds(11));
-        assert!(state.is_over());
-    }
-
-    #[test]
-    fn a_hurried_end_kills_at_once() {
-        let now = Instant::now();
-        let mut state = JobState::new(job(Restart::Always, 1), now);
-        state.orders(now);
-        state.hurry(now);
-        assert_eq!(state.orders(now), [], "it was not asked to end");
-        state.end();
-        state.hurry(now);
-        assert_eq!(state.orders(now), [Order::Kill(0)]);
-    }
-
-    #[test]
-    fn a_process_that_is_replaced_has_not_failed() {
-        let now = Instant::now();
-        let mut state = JobState::new(job(Restart::Never, 1), now);
-        state.orders(now);
-        assert!(state.replace(0) && !state.replace(0));
-        assert_eq!(state.orders(now), [Order::Stop(0)]);
-        assert_eq!(state.ended(0, false, now + seconds(2)), Next::Start(Duration::ZERO));
-    }
-
-    proptest! {
-        /// Whatever happens in whatever order, no slot has two processes, none is killed that was
-        /// not asked to end for `stop_timeout`, and an ended job comes to its end.
-        #[test]
-        fn no_slot_has_two_processes_and_each_job_can_end(
-            steps in proptest::collection::vec((0u8..6, 0usize..4, 0u64..40_000), 1..200)
-        ) {
-            let mut now = Instant::now();
-            let mut state = JobState::new(job(Restart::Always, 3), now);
-            // For each slot with a process, the time at which it was asked to end.
-            let mut running: [Option<Option<Instant>>; 4] = [None; 4];
-            let mut is_ending = false;
-            type Running = [Option<Option<Instant>>; 4];
-            let carry_out = |state: &mut JobState, running: &mut Running, now, is_ending: bool| {
-                for order in state.orders(now) {
-                    match order {
-                        Order::Start(slot) => {
-                            assert!(!is_ending && running[slot].is_none());
-                            running[slot] = Some(None);
-                        }
-                        Order::Stop(slot) => {
-                            assert_eq!(running[slot], Some(None));
-                            running[slot] = Some(Some(now));
-                        }
-                        Order::Kill(slot) => {
-                            let Some(Some(asked)) = running[slot] else { panic!() };
-                            assert!(now >= asked + seconds(10));
-                        }
-                    }
-                }
-            };
-            for (what, slot, passed) in steps {
-                now += Duration::from_millis(passed);
-                match what {
-                    0 | 1 if running[slot].is_some() => {
-                        running[slot] = None;
-                        state.ended(slot, what == 0, now);
-                    }
-                    2 => drop(state.replace(slot)),
-                    3 if passed < 1000 => {
-                        is_ending = true;
-                        state.end();
-                    }
-                    _ => {}
-                }
-                carry_out(&mut state, &mut running, now, is_ending);
-                let due = state.due(now);
-                prop_assert!(due.is_none_or(|due| due > now), "what is due was ordered");
-            }
-            state.end();
-            carry_out(&mut state, &mut running, now, true);
-            now += seconds(10);
-            let killed = state.orders(now);
-            for (slot, process) in running.iter().enumerate() {
-                if process.is_some() {
-                    state.ended(slot, false, now);
-                }
-            }
-            prop_assert!(state.is_over(), "{killed:?}");
-        }
-    }
-}
+mod tests;

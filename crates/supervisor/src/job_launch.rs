@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use howdah_jobs::zone::Zone;
 use howdah_jobs::{Job, php_command};
-use howdah_sys::process_tree;
+use howdah_sys::{pipe, process_tree};
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
 use crate::control_groups::ControlGroups;
@@ -19,6 +20,7 @@ use crate::launch::Rights;
 use crate::options::{Options, PhpProgram, newest_php};
 use crate::prototype::{Requirements, requirements};
 use crate::resources::Plan;
+use crate::time_zones;
 
 /// The word that stands for the command-line PHP of the application's version.
 const PHP: &str = "php";
@@ -46,17 +48,19 @@ impl<'a> JobLaunch<'a> {
         Ok(JobLaunch { spec, job, identity, executable, version })
     }
 
-    /// Starts the process and returns its id. A failure in the new process is a line of `output`,
-    /// and its status is 127.
+    /// Starts the process. Returns its id, and the reading end of a pipe: it has the reason if the
+    /// new process ends before it has executed the command, and nothing otherwise.
     pub(crate) fn start(
         &self,
         output: OwnedFd,
         plan: &mut Plan,
         groups: &mut ControlGroups,
-    ) -> io::Result<u32> {
+    ) -> io::Result<(u32, OwnedFd)> {
         let parent = std::process::id();
         let rights = Rights { spec: self.spec, identity: &self.identity };
-        rights.start(plan, groups, false, || {
+        // Closed on exec.
+        let (reason, failure) = pipe::new()?;
+        let pid = rights.start(plan, groups, false, || {
             let prepared = howdah_launch::read_environment_files(self.spec).and_then(|files| {
                 rights.give_up(output.as_fd(), &self.executable, parent, false).map(|()| files)
             });
@@ -64,8 +68,9 @@ impl<'a> JobLaunch<'a> {
                 Err(problem) => problem,
                 Ok(files) => self.execute(&files),
             };
-            eprintln!("it cannot be started: {problem}");
-        })
+            let _ = rustix::io::write(&failure, problem.to_string().as_bytes());
+        })?;
+        Ok((pid, reason))
     }
 
     /// Executes the command. Returns only the error.
@@ -113,9 +118,10 @@ impl<'a> JobLaunch<'a> {
     }
 }
 
-/// Checks that the command of a job exists, as far as that is known without starting it. Error: the
-/// reason why it cannot be started.
+/// Checks that the command and the time zone of a job exist, as far as that is known without
+/// starting it. Error: the reason why it cannot be started.
 pub fn check(php: &[PhpProgram], spec: &ApplicationSpec, job: &Job) -> Result<(), Problem> {
+    time_zone(job)?;
     if spec.isolation.rootfs.is_some() {
         return Ok(()); // links in there lead elsewhere here
     }
@@ -145,6 +151,13 @@ pub fn check(php: &[PhpProgram], spec: &ApplicationSpec, job: &Job) -> Result<()
          \"environment\""
     );
     Err(Problem::at(at(), message))
+}
+
+/// Returns the time zone of a timer; UTC if the job is none.
+pub(crate) fn time_zone(job: &Job) -> Result<Zone, Problem> {
+    let Some(timer) = &job.timer else { return Ok(Zone::utc()) };
+    let found = time_zones::read(timer.time_zone.as_deref());
+    found.map_err(|problem| Problem::at(key(job, "time_zone"), problem))
 }
 
 /// Returns the first two numbers of the version of PHP that an application has.

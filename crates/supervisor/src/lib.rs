@@ -88,6 +88,7 @@ mod start_files;
 pub mod state_format;
 mod store;
 mod table_reader;
+mod time_zones;
 mod tree;
 mod unprivileged;
 mod usage;

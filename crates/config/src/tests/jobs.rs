@@ -1,6 +1,7 @@
 //! Jobs of applications.
 
-use howdah_jobs::{Restart, StopSignal};
+use howdah_jobs::cron::Cron;
+use howdah_jobs::{Restart, Schedule, StopSignal, Timer};
 
 use super::*;
 
@@ -59,6 +60,65 @@ fn each_mistake_of_a_job_has_its_place() {
     let many: serde_json::Map<_, _> =
         (0..65).map(|number| (number.to_string(), json!({"command": ["a"]}))).collect();
     assert_eq!(jobs(many.into()).unwrap_err().path(), "/applications/site/jobs");
+}
+
+#[test]
+fn a_timer_has_an_interval_or_the_times_of_cron() {
+    let all = jobs(json!({
+        "a": {"command": ["a"], "every": "5m"},
+        "b": {"command": ["a"], "every": 90, "jitter": "30s", "overlap": true},
+        "c": {"command": ["a"], "cron": "15 3 * * *", "time_zone": "Europe/Berlin", "timeout": "1h"},
+        "d": {"command": ["a"]},
+    }))
+    .unwrap();
+    let seconds = Duration::from_secs;
+    let plain = Timer {
+        schedule: Schedule::Every(seconds(300)),
+        time_zone: None,
+        overlap: false,
+        jitter: Duration::ZERO,
+        timeout: None,
+    };
+    assert_eq!(all[0].timer.as_ref(), Some(&plain));
+    let other = Schedule::Every(seconds(90));
+    let other = Timer { schedule: other, jitter: seconds(30), overlap: true, ..plain.clone() };
+    assert_eq!(all[1].timer.as_ref(), Some(&other));
+    let cron = Schedule::Cron(Cron::parse("15 3 * * *").unwrap());
+    let time_zone = Some("Europe/Berlin".to_owned());
+    let cron = Timer { schedule: cron, time_zone, timeout: Some(seconds(3600)), ..plain };
+    assert_eq!(all[2].timer.as_ref(), Some(&cron));
+    assert_eq!(all[3].timer, None);
+}
+
+#[test]
+fn each_mistake_of_a_timer_has_its_place() {
+    for (keys, place, part) in [
+        (json!({"every": "0s"}), "/every", "from 1 s to 24 days"),
+        (json!({"every": "soon"}), "/every", "\"5m\""),
+        (json!({"every": "5"}), "/every", "\"5m\""),
+        (json!({"every": "25d"}), "/every", "24 days"),
+        (json!({"every": 0}), "/every", "between 1"),
+        (json!({"every": true}), "/every", "integer"),
+        (json!({"every": "1m", "cron": "@daily"}), "", "only one of \"every\" and \"cron\""),
+        (json!({"cron": "60 * * * *"}), "/cron", "the minute \"60\""),
+        (json!({"cron": "* * * *"}), "/cron", "five fields"),
+        (json!({"cron": 5}), "/cron", "string"),
+        (json!({"cron": "@daily", "time_zone": "../x"}), "/time_zone", "Europe/Berlin"),
+        (json!({"every": "1m", "time_zone": "UTC"}), "", "time_zone"),
+        (json!({"overlap": false}), "/overlap", "\"cron\" beside it"),
+        (json!({"jitter": "1s"}), "/jitter", "\"cron\" beside it"),
+        (json!({"timeout": "1s"}), "/timeout", "\"cron\" beside it"),
+        (json!({"every": "1m", "processes": 1}), "/processes", "must not be beside"),
+        (json!({"every": "1m", "restart": "never"}), "/restart", "must not be beside"),
+        (json!({"every": "1m", "jitter": "60s"}), "/jitter", "shorter than \"every\""),
+        (json!({"every": "1m", "timeout": 0}), "/timeout", "between 1"),
+    ] {
+        let mut job = json!({"command": ["a"]});
+        job.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        let error = jobs(json!({"j": job})).unwrap_err();
+        let expected = format!("/applications/site/jobs/j{place}");
+        assert!(error.path() == expected && error.to_string().contains(part), "{keys}: {error}");
+    }
 }
 
 #[test]

@@ -11,12 +11,14 @@
 //!   waits for that.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use howdah_jobs::state::{JobState, Next, Order};
-use howdah_jobs::{Job, StopSignal};
+use howdah_jobs::{Job, Now, StopSignal};
 use howdah_sys::log::{Level, OfApplication};
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::process_usage;
@@ -26,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::applications::exit_of;
 use super::state::Tree;
-use crate::job_launch::JobLaunch;
+use crate::job_launch::{JobLaunch, time_zone};
 use crate::output::Output;
 use crate::resources::Plan;
 
@@ -36,6 +38,9 @@ const MEMORY_INTERVAL: Duration = Duration::from_secs(2);
 /// Time beyond the longest `stop_timeout` within which the server that this one has replaced has
 /// ended its jobs.
 const PREDECESSOR_MARGIN: Duration = Duration::from_secs(3);
+
+/// Maximum length of the reason why a command could not be executed, in bytes.
+const MAX_REASON_BYTES: usize = 4096;
 
 /// The jobs of all applications.
 #[derive(Debug, Default)]
@@ -64,11 +69,23 @@ struct Entry {
 #[derive(Debug)]
 struct Process {
     pid: u32,
+    /// The pipe with the reason why the command could not be executed.
+    failure: OwnedFd,
     handle: Option<Rc<PidFd>>,
     output: Option<Output>,
     group: Option<String>,
     /// Counter of out-of-memory kills of its control group.
     out_of_memory: Option<PathBuf>,
+}
+
+impl Process {
+    /// Returns the reason why the command could not be executed, if the process has ended for that.
+    fn failure(&self) -> Option<String> {
+        let mut buffer = [0; MAX_REASON_BYTES];
+        let length = rustix::io::read(&self.failure, &mut buffer).ok()?;
+        let reason = String::from_utf8_lossy(buffer.get(..length)?).into_owned();
+        (!reason.is_empty()).then_some(reason)
+    }
 }
 
 impl Jobs {
@@ -97,9 +114,12 @@ impl Jobs {
         self.processes().filter_map(|process| Some((process.pid, process.output.as_ref()?)))
     }
 
-    /// Replaces the processes of an application that is being restarted: its files have changed.
+    /// Replaces the processes of an application that is being restarted: its files have changed. A
+    /// run of a timer goes on to its end.
     pub(super) fn restart(&mut self, application: &ApplicationSpec) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.spec == *application) {
+        let is_concerned =
+            |entry: &&mut Entry| entry.spec == *application && entry.state.job().timer.is_none();
+        for entry in self.entries.iter_mut().filter(is_concerned) {
             for slot in entry.processes.keys() {
                 entry.state.replace(*slot);
             }
@@ -120,7 +140,12 @@ impl Jobs {
 
     /// Ends the jobs that the configuration does not have any more, or not in this way, and begins
     /// those that are new. One that is new under the name of one that ends waits for its end.
-    fn follow(&mut self, wanted: &[(&str, &ApplicationSpec, &Job)], now: Instant) {
+    /// Returns the timers that cannot begin, with the reasons.
+    fn follow(
+        &mut self,
+        wanted: &[(&str, &ApplicationSpec, &Job)],
+        now: Now,
+    ) -> Vec<(String, String, Problem)> {
         self.is_due = false;
         for entry in &mut self.entries {
             let is_same = |(application, spec, job): &(&str, &ApplicationSpec, &Job)| {
@@ -132,25 +157,38 @@ impl Jobs {
                 entry.state.end();
             }
         }
+        let mut problems = Vec::new();
         for (application, spec, job) in wanted {
             let is_known = |entry: &Entry| {
                 entry.application == *application && entry.state.job().name == job.name
             };
-            if !self.entries.iter().any(is_known) {
-                self.entries.push(Entry {
-                    application: (*application).to_owned(),
-                    spec: (*spec).clone(),
-                    state: JobState::new((*job).clone(), now),
-                    processes: BTreeMap::new(),
-                });
+            if self.entries.iter().any(is_known) {
+                continue;
             }
+            let application = (*application).to_owned();
+            let zone = match time_zone(job) {
+                Ok(zone) => zone,
+                Err(problem) => {
+                    problems.push((application, job.name.clone(), problem));
+                    continue;
+                }
+            };
+            let seed = RandomState::new().hash_one(&application);
+            self.entries.push(Entry {
+                application,
+                spec: (*spec).clone(),
+                state: JobState::new((*job).clone(), zone, seed, now),
+                processes: BTreeMap::new(),
+            });
         }
+        problems
     }
 }
 
 impl Tree {
     /// Starts, stops and kills the processes of jobs that are due.
     pub(super) fn advance_jobs(&mut self, now: Instant) {
+        let times = both(now);
         let may_run = self.may_run_jobs(now);
         self.jobs.is_due |= self.jobs.may_run != may_run;
         self.jobs.may_run = may_run;
@@ -163,12 +201,17 @@ impl Tree {
                     jobs.iter().map(move |job| (name.as_str(), spec, job))
                 })
                 .collect();
-            self.jobs.follow(&wanted, now);
+            for (application, name, problem) in self.jobs.follow(&wanted, times) {
+                self.log.about(&OfApplication(&application)).write(
+                    Level::Error,
+                    format_args!("\"{application}\" job \"{name}\": it does not run: {problem}"),
+                );
+            }
         }
         self.measure_jobs(now);
         for index in 0..self.jobs.entries.len() {
             let orders = match self.jobs.entries.get_mut(index) {
-                Some(entry) => entry.state.orders(now),
+                Some(entry) => entry.state.orders(times),
                 None => Vec::new(),
             };
             for order in orders {
@@ -176,6 +219,8 @@ impl Tree {
                     Order::Start(slot) => self.start_job(index, slot, now),
                     Order::Stop(slot) => self.stop_job(index, slot),
                     Order::Kill(slot) => self.kill_job(index, slot, now),
+                    Order::ReportLate(slot) => self.report_late(index, slot),
+                    Order::ReportLeftOut => self.report_left_out(index),
                 }
             }
         }
@@ -187,7 +232,8 @@ impl Tree {
     /// Returns the time of the next step with jobs.
     pub(super) fn jobs_due(&self, now: Instant) -> Option<Instant> {
         let jobs = &self.jobs;
-        let of_states = jobs.entries.iter().filter_map(|entry| entry.state.due(now));
+        let times = both(now);
+        let of_states = jobs.entries.iter().filter_map(|entry| entry.state.due(times));
         let waits = self.jobs_wait_until(now).filter(|until| *until > now);
         of_states.chain(jobs.is_due.then_some(now)).chain(waits).chain(jobs.next_measurement).min()
     }
@@ -233,15 +279,16 @@ impl Tree {
             let unstartable = |error: std::io::Error| Problem::of(error);
             let (output, writer) = Output::of_job(&job.name).map_err(unstartable)?;
             let groups = &mut self.control_groups;
-            let pid = launch.start(writer, &mut plan, groups).map_err(unstartable)?;
-            Ok((pid, output))
+            let (pid, failure) = launch.start(writer, &mut plan, groups).map_err(unstartable)?;
+            Ok((pid, failure, output))
         });
         let (application, name) = (entry.application.clone(), job.name.clone());
         let Some(entry) = self.jobs.entries.get_mut(index) else { return };
         match started {
-            Ok((pid, output)) => {
+            Ok((pid, failure, output)) => {
                 let process = Process {
                     pid,
+                    failure,
                     handle: PidFd::open(pid).ok().map(Rc::new),
                     output: Some(output),
                     out_of_memory: plan.group.as_ref().and_then(|_| self.control_groups.watch(pid)),
@@ -253,7 +300,7 @@ impl Tree {
                 }
             }
             Err(problem) => {
-                let next = entry.state.ended(slot, false, now);
+                let next = entry.state.ended(slot, false, now).next;
                 self.log.about(&OfApplication(&application)).write(
                     Level::Error,
                     format_args!(
@@ -312,6 +359,36 @@ impl Tree {
         }
     }
 
+    fn report_late(&self, index: usize, slot: usize) {
+        let Some(entry) = self.jobs.entries.get(index) else { return };
+        let (application, job) = (&entry.application, entry.state.job());
+        let pid = entry.processes.get(&slot).map_or(0, |process| process.pid);
+        let timeout = job.timer.as_ref().and_then(|timer| timer.timeout).unwrap_or_default();
+        self.log.about(&OfApplication(application)).write(
+            Level::Warn,
+            format_args!(
+                "\"{application}\" job \"{}\": process {pid} is asked to end: it has run for its \
+                 timeout of {} s",
+                job.name,
+                timeout.as_secs()
+            ),
+        );
+    }
+
+    fn report_left_out(&self, index: usize) {
+        let Some(entry) = self.jobs.entries.get(index) else { return };
+        let (application, job) = (&entry.application, entry.state.job());
+        let is_limited = job.timer.as_ref().is_some_and(|timer| timer.overlap);
+        let reason = match is_limited {
+            false => "the run before goes on; \"overlap\" would allow both".to_owned(),
+            true => format!("{} runs go on", entry.processes.len()),
+        };
+        self.log.about(&OfApplication(application)).write(
+            Level::Warn,
+            format_args!("\"{application}\" job \"{}\": a run is left out: {reason}", job.name),
+        );
+    }
+
     /// Replaces processes that use more memory than their jobs may.
     fn measure_jobs(&mut self, now: Instant) {
         if self.jobs.next_measurement.is_none_or(|next| next > now) {
@@ -360,16 +437,18 @@ impl Tree {
         let counter = process.out_of_memory.as_deref();
         let exit = exit_of(exit, counter, &mut self.control_groups);
         let is_success = exit == Exit::Status(0);
-        let was_asked = entry.state.was_asked(slot);
-        let next = entry.state.ended(slot, is_success, Instant::now());
-        let level = if is_success || was_asked { Level::Info } else { Level::Error };
+        let end = entry.state.ended(slot, is_success, Instant::now());
+        let level = if end.has_failed { Level::Error } else { Level::Info };
         let (application, name) = (&entry.application, &entry.state.job().name);
-        let asked = if was_asked { ", as it was asked to" } else { "" };
-        let line = format_args!(
-            "\"{application}\" job \"{name}\": process {pid} {exit}{asked}{}",
-            shown(next)
+        let event = match process.failure() {
+            Some(reason) => format!("it cannot be started: {reason}"),
+            None if end.was_asked => format!("process {pid} {exit}, as it was asked to"),
+            None => format!("process {pid} {exit}"),
+        };
+        self.log.about(&OfApplication(application)).write(
+            level,
+            format_args!("\"{application}\" job \"{name}\": {event}{}", shown(end.next)),
         );
-        self.log.about(&OfApplication(application)).write(level, line);
         true
     }
 }
@@ -383,4 +462,9 @@ fn shown(next: Next) -> String {
         Next::Start(_) => "; it starts again".to_owned(),
         Next::Nothing => String::new(),
     }
+}
+
+/// Returns a time by both clocks.
+fn both(monotonic: Instant) -> Now {
+    Now { monotonic, wall: SystemTime::now() }
 }
