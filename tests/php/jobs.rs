@@ -254,6 +254,47 @@ fn a_change_of_a_job_restarts_it_alone_and_a_wrong_one_is_refused_at_its_place()
     wait_for_end(two);
     wait_for_end(changed);
     let (one, two) = (pids(&data, "one", 3)[2], pids(&data, "two", 2)[1]);
+    // Orders and questions about jobs.
+    let ask = |method: &str, target: &str| server.control(method, target, "");
+    let state = |job: &str| ask("GET", &format!("/jobs/site/{job}")).body;
+    let order = |order: &str| {
+        let target = format!("/control/applications/site/jobs/one/{order}");
+        ask("POST", &target).status
+    };
+    assert_eq!((state("one")["state"].clone(), order("run")), (json!("running"), 409));
+    assert_eq!(order("pause"), 200);
+    wait_for_end(one);
+    eventually("it is paused", || (state("one")["state"] == "paused").then_some(()));
+    let status = ask("GET", "/status/jobs/site/one");
+    assert_eq!((status.body["state"].clone(), order("run")), (json!("paused"), 409));
+    // A pause holds when the job changes.
+    server.put(
+        "/config/applications/site/jobs/one",
+        &json!({"command": shell(
+        &data, "one", "echo hello; exec sleep 602")}),
+    );
+    eventually("it has changed", || (state("one")["runs"] == 0).then_some(()));
+    assert_eq!(state("one")["state"], "paused");
+    assert_eq!(order("resume"), 200);
+    let one = pids(&data, "one", 4)[3];
+    eventually("its line is there", || {
+        ask("GET", "/jobs/site/one/log").body.to_string().contains("hello").then_some(())
+    });
+    assert_eq!(state("one")["processes"], json!([one]));
+    for (method, target, expected) in [
+        ("GET", "/jobs/site/none", 404),
+        ("GET", "/jobs/none", 404),
+        ("GET", "/jobs/site/none/log", 404),
+        ("POST", "/control/applications/site/jobs/none/run", 404),
+        ("POST", "/control/applications/none/jobs/one/run", 404),
+        ("POST", "/control/applications/site/jobs/one/stop", 404),
+        ("GET", "/control/applications/site/jobs/one/run", 405),
+        ("POST", "/jobs", 405),
+    ] {
+        let answer = ask(method, target);
+        assert_eq!(answer.status, expected, "{method} {target}: {}", answer.body);
+    }
+
     let answer = server.control("DELETE", "/config/applications/site/jobs/two", "");
     assert_eq!(answer.status, 200, "{}", answer.body);
     wait_for_end(two);
@@ -301,4 +342,24 @@ fn an_upgrade_ends_the_jobs_of_the_old_server_before_those_of_the_new_one_start(
     eventually("it has the lock", || {
         (fs::read_to_string(data.join("lock")).ok()?.lines().count() == 2).then_some(())
     });
+}
+
+#[test]
+fn a_restart_replaces_the_jobs_of_an_application_that_no_request_has_loaded() {
+    let (site, data) = page();
+    let server = site.controlled().serve();
+    let mut document = server.site.document(server.address);
+    let application = &mut document["applications"]["site"];
+    application["processes"] = json!({"max": 2, "spare": 0});
+    application["jobs"] = json!({
+        "one": {"command": shell(&data, "one", "exec sleep 600")},
+        "timer": {"command": shell(&data, "timer", "exec sleep 600"), "every": "1s"},
+    });
+    server.put("/config", &document);
+    let (one, timer) = (pids(&data, "one", 1)[0], pids(&data, "timer", 1)[0]);
+    let answer = server.control("POST", "/control/applications/site/restart", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    wait_for_end(one);
+    pids(&data, "one", 2);
+    assert!(processes::is_alive(timer), "a run goes on to its end");
 }

@@ -1,6 +1,7 @@
 //! Arguments of the commands that use the control API.
 
 pub(crate) mod dashboard;
+pub mod jobs;
 pub(crate) mod profile;
 pub mod requests;
 pub(crate) mod sites;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use self::dashboard::DashboardArgs;
+use self::jobs::JobsArgs;
 use self::profile::ProfileArgs;
 use self::requests::RequestsArgs;
 use self::sites::{PhpArgs, SiteArgs};
@@ -374,6 +376,8 @@ pub enum Command {
     Limits(LimitsArgs),
     /// Show and purge the stored pages of a running server
     Cache(CacheArgs),
+    /// Show, run and pause the jobs of sites, and show their last lines
+    Jobs(JobsArgs),
     /// Add, show, check and change sites, each of which is a file of a few lines
     Site(SiteArgs),
     /// Check that a running server answers, for health checks

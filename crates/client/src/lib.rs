@@ -16,6 +16,7 @@ mod edit;
 mod failure;
 mod find;
 mod input;
+mod jobs;
 mod limits;
 mod output;
 mod ping;
@@ -80,6 +81,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
         Command::Cache(args) => cache::run(&connect(&args.server)?, args),
         Command::Config(args) => config(args),
         Command::Dashboard(args) => dashboard::run(args),
+        Command::Jobs(args) => jobs::run(&args),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);

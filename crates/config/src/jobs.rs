@@ -148,9 +148,10 @@ fn read_timer(node: &Node<'_>, object: &Object<'_>) -> Result<Option<Timer>, Err
         return Err(node.invalid("must have only one of \"every\" and \"cron\""));
     }
     let is_timer = object.has("every") || object.has("cron");
-    let (keys, problem): (&[_], _) = match is_timer {
-        true => (&["processes", "restart"], "must not be beside \"every\" or \"cron\""),
-        false => (&["overlap", "jitter", "timeout"], "needs \"every\" or \"cron\" beside it"),
+    let (keys, problem): (&[_], _) = if is_timer {
+        (&["processes", "restart"], "must not be beside \"every\" or \"cron\"")
+    } else {
+        (&["overlap", "jitter", "timeout"], "needs \"every\" or \"cron\" beside it")
     };
     for node in keys.iter().filter_map(|key| object.optional(key)) {
         node.part::<()>(Err(node.invalid(problem)))?;

@@ -60,7 +60,12 @@ impl Command {
                 | Command::DeleteCertificate(_)
                 | Command::PutCertificate { .. }
                 | Command::Reload { .. }
-                | Command::Ask { question: Question::Restart { .. } | Question::Profile(_), .. }
+                | Command::Ask {
+                    question: Question::Restart { .. }
+                        | Question::OrderJob { .. }
+                        | Question::Profile(_),
+                    ..
+                }
         )
     }
 }

@@ -80,6 +80,15 @@ impl OwnSites {
         match &mut question {
             Question::Status => {}
             Question::Pools { application: Some(name) } => check(&self.applications, name)?,
+            Question::Jobs { applications: Some(names) } => {
+                names.iter().try_for_each(|name| check(&self.applications, name))?;
+            }
+            Question::Jobs { applications } => {
+                *applications = Some(self.applications.iter().cloned().collect());
+            }
+            Question::JobLog { application, .. } | Question::OrderJob { application, .. } => {
+                check(&self.applications, application)?;
+            }
             Question::Profile(order) => {
                 check(&self.names, &order.site)?;
                 if order.seconds > MAX_PROFILE_SECONDS {
@@ -119,6 +128,7 @@ impl OwnSites {
         Status {
             applications: own(&self.applications, &all.applications),
             sites: own(&self.names, &all.sites),
+            jobs: own(&self.applications, &all.jobs),
             memory: MemoryStatus { used: used.fold(0, u64::saturating_add), budget: None },
             server: all.server.clone(),
             protection: Protection {

@@ -101,6 +101,18 @@ pub enum Refusal {
     },
     /// There is no certificate bundle of this name.
     NoSuchCertificate,
+    /// The application has no job of this name, or there is no such application.
+    NoSuchJob {
+        /// The application.
+        application: String,
+        /// The job.
+        job: String,
+    },
+    /// The state of a job does not allow an order.
+    NotOrdered {
+        /// The reason.
+        detail: String,
+    },
     /// No application runs as the user who asks.
     NoOwnSite,
     /// The user who asks has no site or application of this name.

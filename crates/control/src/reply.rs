@@ -43,6 +43,8 @@ pub enum Done {
     Reloaded,
     /// Stored responses are purged.
     Purged,
+    /// An order to a job is carried out.
+    Ordered,
     /// An application is restarted.
     Restarted,
     /// Another process of the program serves.
@@ -152,7 +154,7 @@ impl From<Done> for Reply {
                 Done::Reconfigured => "Reconfiguration done.",
                 Done::Reloaded => "Reload done.",
                 Done::Purged => "Cache purged.",
-                Done::Restarted => "Ok",
+                Done::Restarted | Done::Ordered => "Ok",
                 Done::Upgraded => "Upgrade done.",
             }
         }))
@@ -238,6 +240,9 @@ impl From<Refusal> for Reply {
                     None => "the configuration has no \"cache\"".to_owned(),
                 })
             }
+            Refusal::NoSuchJob { application, job } => error(404, "Value doesn't exist.")
+                .detail(format!("the application \"{application}\" has no job \"{job}\"")),
+            Refusal::NotOrdered { detail } => error(409, "The job cannot do that.").detail(detail),
             Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
             Refusal::NoOwnSite => error(403, "No site of this user.").detail(
                 "no application of the configuration has the user who asks as its \"user\"",

@@ -1,7 +1,7 @@
 //! Translates method, path and body to a command.
 
 use howdah_config::json;
-use howdah_questions::{ProfileOrder, Question};
+use howdah_questions::{JobOrder, ProfileOrder, Question};
 use serde_json::Value;
 
 use crate::MAX_BODY;
@@ -38,6 +38,7 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
                 let question = Question::Usage { month: rest.first().cloned() };
                 Ok(Command::Ask { question, part: rest.get(1..).unwrap_or_default().into() })
             }
+            "jobs" => jobs(method, rest),
             "requests" if method == b"GET" => {
                 Ok(Command::Ask { question: requests::read(target)?, part: rest.into() })
             }
@@ -49,6 +50,20 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
             }
             _ => Err(Refusal::NoSuchValue),
         },
+    }
+}
+
+fn jobs(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
+    match (method, steps) {
+        (b"GET", [application, job, log]) if log == "log" => {
+            let (application, job) = (application.clone(), job.clone());
+            Ok(ask(Question::JobLog { application, job }))
+        }
+        (b"GET", _) => {
+            let applications = steps.first().map(|name| vec![name.clone()]);
+            Ok(Command::Ask { question: Question::Jobs { applications }, part: steps.into() })
+        }
+        _ => Err(Refusal::InvalidMethod { allow: "GET" }),
     }
 }
 
@@ -97,6 +112,22 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
     {
         return match method {
             b"POST" => read_profile(name, body),
+            _ => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        };
+    }
+    if let [applications, application, jobs, job, order] = steps
+        && applications == "applications"
+        && jobs == "jobs"
+    {
+        let order = match order.as_str() {
+            "run" => JobOrder::Run,
+            "pause" => JobOrder::Pause,
+            "resume" => JobOrder::Resume,
+            _ => return Err(Refusal::NoSuchValue),
+        };
+        let (application, job) = (application.clone(), job.clone());
+        return match method {
+            b"POST" => Ok(ask(Question::OrderJob { application, job, order })),
             _ => Err(Refusal::MethodNotAllowed { allow: "POST" }),
         };
     }

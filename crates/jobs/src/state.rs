@@ -31,6 +31,31 @@ pub struct JobState {
     runs: Option<Runs>,
     counts: Counts,
     is_ending: bool,
+    is_paused: bool,
+}
+
+/// The reason why a job cannot be run now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRun {
+    /// It is being ended.
+    Ends,
+    /// It runs all the time, and is paused.
+    Paused,
+    /// All of its processes run already.
+    Runs,
+}
+
+/// The state of a job as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// A process runs.
+    Running,
+    /// It is paused, and no process runs.
+    Paused,
+    /// A process starts by itself later.
+    Waiting,
+    /// No process starts by itself: the last one has ended, and `restart` asks for no other.
+    Over,
 }
 
 /// What has become of the runs of a job.
@@ -138,7 +163,7 @@ impl JobState {
         });
         let phase = if runs.is_some() { Phase::Idle } else { Phase::Due(now.monotonic) };
         let slots = (0..job.processes).map(|_| Slot { phase, failures: 0 }).collect();
-        JobState { job, slots, runs, counts: Counts::default(), is_ending: false }
+        JobState { job, slots, runs, counts: Counts::default(), is_ending: false, is_paused: false }
     }
 
     /// Returns the job.
@@ -153,7 +178,72 @@ impl JobState {
 
     /// Returns the time of the next run of a timer, without the delay by chance.
     pub fn next_run(&self, now: Now) -> Option<SystemTime> {
-        self.runs.as_ref().filter(|_| !self.is_ending)?.times.next(now)
+        self.runs.as_ref().filter(|_| !self.is_ending && !self.is_paused)?.times.next(now)
+    }
+
+    /// Returns the state of the job as a whole.
+    pub fn activity(&self) -> Activity {
+        let has = |is_in: fn(&Phase) -> bool| self.slots.iter().any(|slot| is_in(&slot.phase));
+        match self.is_paused {
+            _ if has(|phase| matches!(phase, Phase::Running { .. })) => Activity::Running,
+            true => Activity::Paused,
+            false if self.runs.is_some() || has(|phase| matches!(phase, Phase::Due(_))) => {
+                Activity::Waiting
+            }
+            false => Activity::Over,
+        }
+    }
+
+    /// Starts a run of a timer now, or the processes that wait or have ended.
+    pub fn run(&mut self, now: Instant) -> Result<(), NotRun> {
+        if self.is_ending {
+            return Err(NotRun::Ends);
+        }
+        if let Some(runs) = &mut self.runs {
+            let has_room = runs.timer.overlap && self.slots.len() < MAX_PROCESSES as usize
+                || self.slots.iter().any(|slot| slot.phase == Phase::Idle);
+            if !has_room {
+                return Err(NotRun::Runs);
+            }
+            runs.due = Some(now);
+            return Ok(());
+        }
+        if self.is_paused {
+            return Err(NotRun::Paused);
+        }
+        let mut result = Err(NotRun::Runs);
+        for slot in &mut self.slots {
+            if !matches!(slot.phase, Phase::Running { .. }) {
+                slot.phase = Phase::Due(now);
+                result = Ok(());
+            }
+        }
+        result
+    }
+
+    /// Pauses the job: no process starts by itself. Those that run are asked to end, but for runs of
+    /// a timer, which go on to their end.
+    pub fn pause(&mut self) {
+        self.is_paused = true;
+        if let Some(runs) = &mut self.runs {
+            runs.due = None;
+            return;
+        }
+        self.stop_all();
+    }
+
+    /// Ends a pause. Times that have passed are not made up for.
+    pub fn resume(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_paused) && self.runs.is_none() && !self.is_ending {
+            for slot in self.slots.iter_mut().filter(|slot| slot.phase == Phase::Idle) {
+                slot.phase = Phase::Due(now);
+            }
+        }
+    }
+
+    /// Returns true if the job is paused.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Returns true if the job was told to end.
@@ -169,6 +259,10 @@ impl JobState {
     /// Ends the job: its processes are asked to end, and none is started.
     pub fn end(&mut self) {
         self.is_ending = true;
+        self.stop_all();
+    }
+
+    fn stop_all(&mut self) {
         for slot in &mut self.slots {
             match &mut slot.phase {
                 Phase::Due(_) => slot.phase = Phase::Idle,
@@ -242,7 +336,7 @@ impl JobState {
     /// Makes a slot due if a run of the timer is.
     fn let_times_pass(&mut self, now: Now, orders: &mut Vec<Order>) {
         let Some(runs) = self.runs.as_mut().filter(|_| !self.is_ending) else { return };
-        if runs.times.pass(now) {
+        if runs.times.pass(now) && !self.is_paused {
             match runs.due {
                 Some(_) => self.counts.left_out += 1,
                 None => runs.due = Some(now.monotonic + runs.delay(self.counts.started)),
@@ -295,7 +389,7 @@ impl JobState {
         self.counts.failed += u64::from(has_failed);
         self.counts.last_duration = Some(ran);
         let is_again = match restart {
-            _ if is_ending || is_timer => false,
+            _ if is_ending || is_timer || self.is_paused => false,
             _ if was_asked => true,
             Restart::Always => true,
             Restart::OnFailure => !is_success,

@@ -9,6 +9,7 @@
 mod applications;
 mod bytes;
 mod caches;
+mod jobs;
 mod last_requests;
 mod profile;
 mod purge;
@@ -24,6 +25,7 @@ use indexmap::IndexMap;
 
 pub use applications::*;
 pub use caches::*;
+pub use jobs::*;
 pub use last_requests::*;
 pub use profile::{Profile, ProfileFrame, ProfileNode, ProfileOrder};
 pub use purge::Purge;

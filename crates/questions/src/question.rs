@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bytes;
+use crate::jobs::JobOrder;
 use crate::last_requests::RequestFilter;
 use crate::profile::ProfileOrder;
 use crate::purge::Purge;
@@ -46,6 +47,27 @@ pub enum Question {
         /// The application.
         application: String,
     },
+    /// The jobs of applications.
+    Jobs {
+        /// The applications; all if `None`.
+        applications: Option<Vec<String>>,
+    },
+    /// The last lines of a job.
+    JobLog {
+        /// The application.
+        application: String,
+        /// The job.
+        job: String,
+    },
+    /// Run, pause or resume a job.
+    OrderJob {
+        /// The application.
+        application: String,
+        /// The job.
+        job: String,
+        /// The order.
+        order: JobOrder,
+    },
     /// Take the stacks of a site's scripts for a while. Answered at its end.
     Profile(ProfileOrder),
     /// Purge stored responses.
@@ -87,6 +109,8 @@ pub enum Subject<'a> {
     Application(&'a str),
     /// The cache of this name, or all caches.
     Cache(Option<&'a str>),
+    /// The job of this application and name.
+    Job(&'a str, &'a str),
 }
 
 impl Question {
@@ -101,9 +125,14 @@ impl Question {
             | Question::SlowScripts { .. }
             | Question::Pools { .. }
             | Question::Tuning { .. }
+            | Question::Jobs { .. }
+            | Question::JobLog { .. }
             | Question::TopCaches { .. }
             | Question::InspectCaches { .. } => true,
-            Question::Restart { .. } | Question::Profile(_) | Question::PurgeCaches { .. } => false,
+            Question::Restart { .. }
+            | Question::OrderJob { .. }
+            | Question::Profile(_)
+            | Question::PurgeCaches { .. } => false,
         }
     }
 
@@ -115,7 +144,11 @@ impl Question {
             | Question::Usage { .. }
             | Question::LastRequests(_)
             | Question::SlowScripts { .. }
+            | Question::Jobs { .. }
             | Question::Pools { .. } => Subject::Server,
+            Question::JobLog { application, job } | Question::OrderJob { application, job, .. } => {
+                Subject::Job(application, job)
+            }
             Question::Tuning { application }
             | Question::Restart { application }
             | Question::Profile(ProfileOrder { site: application, .. }) => {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::applications::{ApplicationStatus, PhpStatus};
 use crate::caches::CacheStatus;
+use crate::jobs::Jobs;
 use crate::usage::SiteTraffic;
 use crate::{Named, Word};
 
@@ -47,6 +48,9 @@ pub struct Status {
     /// Limits: zones, and rules by their paths in the document.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub limits: Named<LimitStatus>,
+    /// Jobs of applications.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub jobs: Jobs,
     /// Requests of each site in the last minute. Sites without any are missing.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub sites: Named<SiteTraffic>,

@@ -23,6 +23,8 @@ pub(crate) struct Output {
     start: Option<Start>,
     /// The job of the application whose output it is; `None` for its other processes.
     job: Option<String>,
+    /// Lines of a job that were not taken yet.
+    lines: Vec<String>,
 }
 
 /// The lines of one start, as hashes without numbers: they may be times and process ids.
@@ -57,13 +59,28 @@ impl Output {
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe::new()?;
         let rate = LogRate::default();
-        Ok((Output { pipe: read, line: Vec::new(), rate, start: None, job: None }, write))
+        Ok((
+            Output {
+                pipe: read,
+                line: Vec::new(),
+                rate,
+                start: None,
+                job: None,
+                lines: Vec::new(),
+            },
+            write,
+        ))
     }
 
     /// Creates a pipe for a process of a job.
     pub(crate) fn of_job(job: &str) -> std::io::Result<(Self, OwnedFd)> {
         let (output, writer) = Output::new()?;
         Ok((Output { job: Some(job.to_owned()), ..output }, writer))
+    }
+
+    /// Takes the lines of a job that were logged since the last call.
+    pub(crate) fn take_lines(&mut self) -> impl Iterator<Item = String> {
+        std::mem::take(&mut self.lines).into_iter()
     }
 
     /// Begins a start after one that has failed with the lines `before`.
@@ -136,6 +153,7 @@ impl Output {
                     let source = format_args!("the job \"{job}\" of \"{name}\"");
                     let log = log.about(&subject);
                     log.write_limited(&self.rate, &source, pid, Level::Info, message);
+                    self.lines.push(text.into_owned());
                 }
             }
         }

@@ -8,6 +8,7 @@
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
 //! - `jobs`: processes of jobs.
+//! - `job_reports`: questions about jobs, and orders to them.
 //! - `site_logs`: logs of sites, for the records about jobs.
 //! - `zygotes`: starts and ends them, and the applications that wait for them.
 //! - `control`: the control process and its messages; `control_file`: the file of its socket.
@@ -40,6 +41,7 @@ mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
+mod job_reports;
 mod jobs;
 mod mail;
 #[cfg(any(test, feature = "model"))]

@@ -23,6 +23,7 @@ mod control;
 mod dashboard;
 mod exit;
 mod handover;
+mod job_order;
 mod mail;
 mod outcome;
 mod prototype;
@@ -43,6 +44,7 @@ pub use self::dashboard::ToDashboard;
 pub use self::exit::Exit;
 pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
+pub use self::job_order::JobOrder;
 pub use self::mail::{
     FromMail, FromSendmail, MailRoute, MailTls, MailUsage, ToMail, ToSendmail, put_mail_usage,
     take_mail_usage,

@@ -1,6 +1,8 @@
 //! Tests of the questions of a site's user.
 
-use howdah_questions::{ApplicationStatus, PhpStatus, RequestFilter, SiteTraffic, UpstreamStatus};
+use howdah_questions::{
+    ApplicationStatus, JobOrder, PhpStatus, RequestFilter, SiteTraffic, UpstreamStatus,
+};
 use serde_json::json;
 
 use super::*;
@@ -89,6 +91,9 @@ fn questions_about_other_sites_and_changes_are_refused() {
         ("GET", "/pools/shop"),
         ("GET", "/pools/none"),
         ("GET", "/pools/wiki"),
+        ("GET", "/jobs/shop"),
+        ("GET", "/jobs/shop/queue/log"),
+        ("POST", "/control/applications/shop/jobs/queue/run"),
         ("GET", "/requests?site=shop"),
         ("GET", "/requests?site=blog&site=shop"),
         ("GET", "/requests?site=news"),
@@ -120,6 +125,13 @@ fn questions_about_own_sites_are_limited_to_them() {
         ask("POST", "/control/applications/wiki/profile"),
         Ok(Question::Profile(order)) if order.site == "wiki" && order.seconds == 30
     ));
+    let jobs = Question::Jobs { applications: Some(vec!["blog".to_owned()]) };
+    assert_eq!(ask("GET", "/jobs/blog/queue"), Ok(jobs));
+    assert!(matches!(
+        ask("POST", "/control/applications/blog/jobs/queue/run"),
+        Ok(Question::OrderJob { order: JobOrder::Run, .. })
+    ));
+    assert!(matches!(ask("GET", "/jobs/blog/queue/log"), Ok(Question::JobLog { .. })));
     let applications = || Some(["blog", "shared:wp:1"].map(str::to_owned).to_vec());
     for (target, name) in
         [("/slow", None), ("/slow/wiki", Some("wiki")), ("/slow/blog", Some("blog"))]

@@ -168,10 +168,8 @@ fn a_timer_runs_at_its_times_and_not_while_it_runs() {
 fn a_timer_that_may_overlap_starts_runs_beside_others_up_to_a_limit() {
     let first = Instant::now();
     let mut state = fresh(minutely(Timer { overlap: true, ..every(1) }), first);
-    let mut started = 0;
-    for second in 1..=u64::from(MAX_PROCESSES) {
-        assert_eq!(orders(&mut state, first + seconds(second)), [Order::Start(started)]);
-        started += 1;
+    for (slot, second) in (1..=u64::from(MAX_PROCESSES)).enumerate() {
+        assert_eq!(orders(&mut state, first + seconds(second)), [Order::Start(slot)]);
     }
     assert_eq!(orders(&mut state, first + seconds(65)), [Order::ReportLeftOut]);
     state.ended(3, true, first + seconds(65));
@@ -210,6 +208,58 @@ fn delays_by_chance_differ_within_their_limit() {
         })
         .collect();
     assert!(delays.len() > 40, "{delays:?}");
+}
+
+#[test]
+fn a_paused_job_ends_and_starts_again_when_it_is_resumed() {
+    let now = Instant::now();
+    let mut state = fresh(job(Restart::Always, 2), now);
+    assert_eq!(state.run(now), Ok(()), "it waits for its first start");
+    orders(&mut state, now);
+    assert_eq!((state.run(now), state.activity()), (Err(NotRun::Runs), Activity::Running));
+    state.pause();
+    assert_eq!(orders(&mut state, now), [Order::Stop(0), Order::Stop(1)]);
+    assert_eq!(state.ended(0, false, now).next, Next::Nothing);
+    assert_eq!(state.run(now), Err(NotRun::Paused));
+    state.resume(now);
+    assert_eq!(orders(&mut state, now), [Order::Start(0)]);
+    let end = state.ended(1, false, now + seconds(1));
+    assert_eq!(end, End { next: Next::Start(Duration::ZERO), was_asked: true, has_failed: false });
+    state.pause();
+    orders(&mut state, now);
+    state.ended(0, true, now);
+    assert_eq!((state.activity(), due(&state, now)), (Activity::Paused, None));
+    state.end();
+    state.resume(now);
+    assert!(state.is_over() && state.run(now) == Err(NotRun::Ends));
+}
+
+#[test]
+fn what_has_ended_for_good_runs_again_on_request() {
+    let now = Instant::now();
+    let mut state = fresh(job(Restart::Never, 1), now);
+    orders(&mut state, now);
+    state.ended(0, true, now);
+    assert_eq!(state.activity(), Activity::Over);
+    assert_eq!(state.run(now), Ok(()));
+    assert_eq!(orders(&mut state, now), [Order::Start(0)]);
+}
+
+#[test]
+fn a_paused_timer_runs_only_on_request() {
+    let first = Instant::now();
+    let mut state = fresh(minutely(every(60)), first);
+    let after = |count| first + seconds(count);
+    state.pause();
+    assert_eq!((orders(&mut state, after(60)), state.next_run(at(first))), (vec![], None));
+    assert_eq!(state.run(after(61)), Ok(()));
+    assert_eq!(orders(&mut state, after(61)), [Order::Start(0)]);
+    assert_eq!(state.run(after(62)), Err(NotRun::Runs));
+    state.resume(after(63));
+    assert_eq!(orders(&mut state, after(63)), [], "the run goes on");
+    state.ended(0, true, after(64));
+    assert_eq!(orders(&mut state, after(120)), [Order::Start(0)]);
+    assert_eq!(state.counts().left_out, 0);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Metrics of upstreams, TLS, certificates, caches, limits, and parts that are out.
+//! Metrics of upstreams, TLS, certificates, caches, limits, jobs, and parts that are out.
 
 use std::collections::BTreeMap;
 
-use howdah_questions::{CacheStatus, LimitStatus, PartStatus, ServerStatus, Status};
+use howdah_questions::{CacheStatus, JobStatus, LimitStatus, PartStatus, ServerStatus, Status};
 
 use super::put_date;
 use crate::exposition::{Kind, Writer};
@@ -13,6 +13,7 @@ pub(super) fn write(status: &Status, out: &mut Writer) {
     tls(status, out);
     caches(status, out);
     limits(status, out);
+    jobs(status, out);
     if let Some(cluster) = &status.cluster {
         out.begin(
             Kind::Gauge,
@@ -37,6 +38,45 @@ pub(super) fn write(status: &Status, out: &mut Writer) {
         "Parts of the document that will be out soon, or are busy, by kind",
     );
     kinds(&status.warnings, out);
+}
+
+fn jobs(status: &Status, out: &mut Writer) {
+    let mut one = |kind, family, help, number: &dyn Fn(&JobStatus) -> Option<u64>| {
+        out.begin(kind, family, help);
+        for (application, jobs) in &status.jobs {
+            for (name, job) in jobs {
+                let labels = [("application", application.as_str()), ("job", name.as_str())];
+                number(job).into_iter().for_each(|number| out.number(&labels, number));
+            }
+        }
+    };
+    let count = |processes: &[u32]| u64::try_from(processes.len()).ok();
+    one(Kind::Gauge, "howdah_job_processes", "Processes of the job", &|job| count(&job.processes));
+    one(Kind::Counter, "howdah_job_runs", "Runs of the job", &|job| Some(job.runs));
+    one(Kind::Counter, "howdah_job_failures", "Runs of the job that have failed", &|job| {
+        Some(job.failed)
+    });
+    one(Kind::Counter, "howdah_job_left_out", "Runs left out, as one before went on", &|job| {
+        Some(job.left_out)
+    });
+    one(
+        Kind::Gauge,
+        "howdah_job_last_start_timestamp_seconds",
+        "Start of the last run of the job",
+        &|job| job.last_start,
+    );
+    out.begin(
+        Kind::Gauge,
+        "howdah_job_last_duration_seconds",
+        "Duration of the last run of the job that has ended",
+    );
+    for (application, jobs) in &status.jobs {
+        for (name, job) in jobs {
+            let labels = [("application", application.as_str()), ("job", name.as_str())];
+            let micros = job.last_duration.map(|ms| ms.saturating_mul(1000));
+            micros.into_iter().for_each(|micros| out.micros(&labels, micros));
+        }
+    }
 }
 
 fn kinds(parts: &[PartStatus], out: &mut Writer) {

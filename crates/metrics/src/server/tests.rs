@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use howdah_http::exchange::SendOutcome;
 use howdah_questions::{
-    ApplicationStatus, CacheStatus, CertificateStatus, Handshakes, LimitStatus, ListenerStatus,
-    OpcacheStatus, PartStatus, PhpStatus, ProgramStatus, Renewal, ServerStatus, TelemetryStatus,
-    UpstreamStatus,
+    ApplicationStatus, CacheStatus, CertificateStatus, Handshakes, JobStatus, LimitStatus,
+    ListenerStatus, OpcacheStatus, PartStatus, PhpStatus, ProgramStatus, Renewal, ServerStatus,
+    TelemetryStatus, UpstreamStatus,
 };
 use howdah_wire::prometheus::MetricFamily;
 use prost::Message;
@@ -50,6 +50,8 @@ fn status() -> Status {
     status.certificates.insert(name(), certificate);
     status.caches.insert(name(), CacheStatus::default());
     status.limits.insert(name(), LimitStatus::default());
+    let job = JobStatus { last_start: Some(7), last_duration: Some(8), ..JobStatus::default() };
+    status.jobs.entry(name()).or_default().insert(name(), job);
     status.telemetry = Some(TelemetryStatus { spans_lost: 5 });
     status.out.push(PartStatus { kind: "listener".into(), ..PartStatus::default() });
     status

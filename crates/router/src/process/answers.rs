@@ -98,6 +98,11 @@ async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8
         }
         Question::Tuning { application } => json(commands.tune(application).await),
         Question::Restart { application } => some(commands.restart(application).await?),
+        Question::Jobs { applications } => commands.jobs.all(applications).await,
+        Question::JobLog { application, job } => commands.jobs.log(application, job).await,
+        Question::OrderJob { application, job, order } => {
+            commands.jobs.order(application, job, order).await
+        }
         Question::Profile(order) => json(commands.profile(&order).await?),
         Question::PurgeCaches { cache, purge, is_soft } => {
             let found = commands.purge_caches(cache.as_deref(), &purge, is_soft);

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
+use super::jobs::JobQuestions;
 use super::process_lists::ProcessLists;
 use super::profile::RunningProfiles;
 use super::question::Question;
@@ -32,6 +33,7 @@ pub(super) struct Commands {
     pub(super) php: Arc<[(String, String)]>,
     pub(super) certificates: AcmeReports,
     pub(super) usage: Rc<UsageReports>,
+    pub(super) jobs: Rc<JobQuestions>,
     pub(super) processes: Rc<ProcessLists>,
     pub(super) refused_since: Rc<Cell<u64>>,
     pub(super) profiles: RunningProfiles,
@@ -59,6 +61,7 @@ impl Commands {
             php: php.into(),
             certificates,
             usage: Rc::clone(&control.usage),
+            jobs: Rc::clone(&control.jobs),
             processes: Rc::default(),
             refused_since: Rc::clone(&control.refused_since),
             profiles: RunningProfiles::default(),

@@ -22,6 +22,7 @@ use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
+use super::jobs::JobQuestions;
 use super::link::{Link, Message};
 use super::out::{Found, OutPart, OutParts, PartKind};
 use super::out_parts;
@@ -50,6 +51,7 @@ pub(super) struct ControlThread {
     pub(super) site_logs: SiteLogFiles,
     /// What sites have used.
     pub(super) usage: Rc<UsageReports>,
+    pub(super) jobs: Rc<JobQuestions>,
     /// Requests for metrics, until the event loop takes them.
     pub(super) metrics_requests: Option<UnboundedReceiver<MetricsRequest>>,
     /// Readiness probes, until the event loop takes them.
@@ -135,6 +137,10 @@ impl ControlThread {
             }
             FromSupervisor::Usage { number, error } => {
                 self.usage.answered(number, error, descriptors.into_iter().next());
+                Ok(())
+            }
+            FromSupervisor::Jobs { number, error } => {
+                self.jobs.answered(number, error, descriptors.into_iter().next());
                 Ok(())
             }
             message => self.pools.on_message(message, descriptors),
@@ -290,6 +296,10 @@ impl ControlThread {
         }
         if let FromSupervisor::Usage { number, error } = message {
             self.usage.answered(number, error, descriptors.into_iter().next());
+            return Ok(());
+        }
+        if let FromSupervisor::Jobs { number, error } = message {
+            self.jobs.answered(number, error, descriptors.into_iter().next());
             return Ok(());
         }
         if matches!(message, FromSupervisor::Hurry {}) {

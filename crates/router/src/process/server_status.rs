@@ -66,6 +66,9 @@ impl Commands {
         status.caches = caches.map(|store| (store.config().name.clone(), store.report())).collect();
         let (zones, now) = (snapshot.zones.all(), clock::monotonic_us() * 1000);
         status.limits = zones.iter().map(|zone| (zone.name.clone(), zone.report(now))).collect();
+        if snapshot.config.applications.iter().any(|application| !application.jobs.is_empty()) {
+            status.jobs = self.jobs.for_status().await;
+        }
         status.sites = self.usage.last_minute();
         status.cluster = self.shared.cluster.report();
         let has_telemetry = snapshot.config.settings.telemetry.is_some();

@@ -37,6 +37,7 @@ use super::closed_listeners::ClosedListeners;
 use super::control_thread::ControlThread;
 use super::event_loop::EventLoop;
 use super::hello::Hello;
+use super::jobs::JobQuestions;
 use super::link::Link;
 use super::out::OutParts;
 use super::pools::Pools;
@@ -137,6 +138,7 @@ fn control_thread(
     pools.generation = hello.generation;
     pools.required = hello.required;
     let usage = UsageReports::new(Rc::clone(link), threads.clone());
+    let jobs = JobQuestions::new(Rc::clone(link));
     let site_logs = SiteLogFiles::new(Rc::clone(link), Arc::clone(&log));
     let control = ControlThread {
         link: Rc::clone(link),
@@ -147,6 +149,7 @@ fn control_thread(
         certificates: hello.certificates,
         programs: Programs::default(),
         usage,
+        jobs,
         metrics_requests: Some(metrics_requests),
         readiness_requests: Some(readiness_requests),
         metrics_socket: hello.metrics,

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use howdah_wire::messages::{ChangeOutcome, FromSupervisor, SiteUsed, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, FromSupervisor, JobOrder, SiteUsed, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..25, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..29, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -73,6 +73,18 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
                 ToSupervisor::Used { sites: vec![used; short as usize] }
             }
             23 => ToSupervisor::ReadUsage { number: short, month: Some(name) },
+            24 => ToSupervisor::ReadJobs { number: short, applications: Some(vec![name]) },
+            25 => ToSupervisor::ReadJobLog { number: short, application: name.clone(), job: name },
+            26 => {
+                let order = JobOrder::Run;
+                ToSupervisor::OrderJob {
+                    number: short,
+                    application: name.clone(),
+                    job: name,
+                    order,
+                }
+            }
+            27 => ToSupervisor::RestartJobs { application: name },
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,

@@ -10,7 +10,7 @@
 //! - Of two servers in an upgrade, the one that has been replaced ends its jobs, and the other one
 //!   waits for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -23,10 +23,11 @@ use howdah_sys::log::{Level, OfApplication};
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::process_usage;
 use howdah_sys::signals;
-use howdah_wire::messages::{ApplicationSpec, Exit, Problem};
+use howdah_wire::messages::{ApplicationSpec, Exit, JobOrder, Problem};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::applications::exit_of;
+use super::job_reports::LastLines;
 use super::state::Tree;
 use crate::job_launch::{JobLaunch, time_zone};
 use crate::output::Output;
@@ -54,16 +55,22 @@ pub(super) struct Jobs {
     owns_since: Option<Instant>,
     /// Time of the next measurement.
     next_measurement: Option<Instant>,
+    /// The paused jobs by application and name, until the server ends.
+    paused: BTreeSet<(String, String)>,
 }
 
 /// A job that runs, or ends.
 #[derive(Debug)]
-struct Entry {
-    application: String,
+pub(super) struct Entry {
+    pub(super) application: String,
     spec: ApplicationSpec,
-    state: JobState,
+    pub(super) state: JobState,
     /// Its processes by their slots.
     processes: BTreeMap<usize, Process>,
+    /// Its last lines, also about its ends.
+    pub(super) last_lines: LastLines,
+    /// The last end in words.
+    pub(super) last_end: Option<String>,
 }
 
 #[derive(Debug)]
@@ -76,6 +83,13 @@ struct Process {
     group: Option<String>,
     /// Counter of out-of-memory kills of its control group.
     out_of_memory: Option<PathBuf>,
+}
+
+impl Entry {
+    /// Returns the process ids.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.values().map(|process| process.pid)
+    }
 }
 
 impl Process {
@@ -123,6 +137,36 @@ impl Jobs {
             for slot in entry.processes.keys() {
                 entry.state.replace(*slot);
             }
+        }
+    }
+
+    /// As [`Jobs::restart`], for an application without a prototype.
+    pub(super) fn restart_named(&mut self, application: &str) {
+        let spec = self.entries.iter().find(|entry| entry.application == application);
+        if let Some(spec) = spec.map(|entry| entry.spec.clone()) {
+            self.restart(&spec);
+        }
+    }
+
+    /// Returns the jobs.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns a job that does not end, or else one that does.
+    pub(super) fn entry(&mut self, application: &str, job: &str) -> Option<&mut Entry> {
+        let named =
+            |entry: &&mut Entry| entry.application == application && entry.state.job().name == job;
+        self.entries.iter_mut().filter(named).min_by_key(|entry| entry.state.is_ending())
+    }
+
+    /// Remembers that a job is paused, also when another one takes its place.
+    pub(super) fn remember_pause(&mut self, application: &str, job: &str, order: JobOrder) {
+        let key = (application.to_owned(), job.to_owned());
+        match order {
+            JobOrder::Pause => drop(self.paused.insert(key)),
+            JobOrder::Resume => drop(self.paused.remove(&key)),
+            JobOrder::Run => {}
         }
     }
 
@@ -174,11 +218,17 @@ impl Jobs {
                 }
             };
             let seed = RandomState::new().hash_one(&application);
+            let mut state = JobState::new((*job).clone(), zone, seed, now);
+            if self.paused.contains(&(application.clone(), job.name.clone())) {
+                state.pause();
+            }
             self.entries.push(Entry {
                 application,
                 spec: (*spec).clone(),
-                state: JobState::new((*job).clone(), zone, seed, now),
+                state,
                 processes: BTreeMap::new(),
+                last_lines: LastLines::default(),
+                last_end: None,
             });
         }
         problems
@@ -301,12 +351,11 @@ impl Tree {
             }
             Err(problem) => {
                 let next = entry.state.ended(slot, false, now).next;
+                let event = format!("it cannot be started: {problem}");
+                entry.keep_end(&event);
                 self.log.about(&OfApplication(&application)).write(
                     Level::Error,
-                    format_args!(
-                        "\"{application}\" job \"{name}\": it cannot be started: {problem}{}",
-                        shown(next)
-                    ),
+                    format_args!("\"{application}\" job \"{name}\": {event}{}", shown(next)),
                 );
             }
         }
@@ -379,9 +428,10 @@ impl Tree {
         let Some(entry) = self.jobs.entries.get(index) else { return };
         let (application, job) = (&entry.application, entry.state.job());
         let is_limited = job.timer.as_ref().is_some_and(|timer| timer.overlap);
-        let reason = match is_limited {
-            false => "the run before goes on; \"overlap\" would allow both".to_owned(),
-            true => format!("{} runs go on", entry.processes.len()),
+        let reason = if is_limited {
+            format!("{} runs go on", entry.processes.len())
+        } else {
+            "the run before goes on; \"overlap\" would allow both".to_owned()
         };
         self.log.about(&OfApplication(application)).write(
             Level::Warn,
@@ -422,10 +472,12 @@ impl Tree {
     pub(super) fn on_job_output(&mut self, pid: u32) {
         let Some((entry, slot)) = self.jobs.find(pid) else { return };
         let Some(process) = entry.processes.get_mut(&slot) else { return };
-        if let Some(output) = &mut process.output
-            && !output.drain(&entry.application, &self.log)
-        {
-            process.output = None;
+        if let Some(output) = &mut process.output {
+            let is_open = output.drain(&entry.application, &self.log);
+            output.take_lines().for_each(|line| entry.last_lines.push(line));
+            if !is_open {
+                process.output = None;
+            }
         }
     }
 
@@ -449,6 +501,7 @@ impl Tree {
             level,
             format_args!("\"{application}\" job \"{name}\": {event}{}", shown(end.next)),
         );
+        entry.keep_end(&event);
         true
     }
 }
@@ -465,6 +518,6 @@ fn shown(next: Next) -> String {
 }
 
 /// Returns a time by both clocks.
-fn both(monotonic: Instant) -> Now {
+pub(super) fn both(monotonic: Instant) -> Now {
     Now { monotonic, wall: SystemTime::now() }
 }

@@ -146,6 +146,11 @@ impl Model {
                 let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 text.is_ok_and(|text| text.starts_with("{\"month\":"))
             }),
+            // The jobs of a model that has none.
+            FromSupervisor::Jobs { .. } => files.iter().all(|file| {
+                let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                text.is_ok_and(|text| text == "{}")
+            }),
             // Each process of the system can read them.
             FromSupervisor::NameFiles {} => files.iter().all(|file| {
                 let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));

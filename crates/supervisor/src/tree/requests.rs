@@ -3,7 +3,7 @@
 //! The router gets only the resources that the running configuration names, or the one that is
 //! being applied ([`Grants`]): an attacker in control of it can reach no file, address, user or
 //! program that it did not have before. Any other request is refused and reported. The router can
-//! still end and start the processes of applications, send any response to clients, and read the
+//! still end and start the processes of applications, run and pause their jobs, send any response to clients, and read the
 //! files that the sites' user can read.
 
 use std::fmt::Display;
@@ -59,6 +59,16 @@ impl Tree {
             }
             Message::Used { sites } => self.sites_used(sites),
             Message::ReadUsage { number, month } => self.read_usage(number, month),
+            Message::ReadJobs { number, applications } => {
+                self.read_jobs(number, applications.as_deref());
+            }
+            Message::ReadJobLog { number, application, job } => {
+                self.read_job_log(number, &application, &job);
+            }
+            Message::OrderJob { number, application, job, order } => {
+                self.order_job(number, &application, &job, order);
+            }
+            Message::RestartJobs { application } => self.jobs.restart_named(&application),
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),
             Message::Prepared { generation } => self.commit(generation),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::exit::Exit;
 use super::field::Field;
+use super::job_order::JobOrder;
 use super::outcome::{ChangeOutcome, Restart};
 use super::prototype::Stack;
 use super::spec::Problem;
@@ -185,6 +186,39 @@ messages! {
             number: u32,
             /// The month, such as `2026-11`; this one if `None`.
             month: Option<String>,
+        }
+        /// Asks for the jobs of applications; answered with `Jobs`.
+        28 ReadJobs {
+            /// Number of the question at the router.
+            number: u32,
+            /// Names of the applications; all if `None`.
+            applications: Option<Vec<String>>,
+        }
+        /// Asks for the last lines of a job; answered with `Jobs`.
+        29 ReadJobLog {
+            /// Number of the question at the router.
+            number: u32,
+            /// Name of the application.
+            application: String,
+            /// Name of the job.
+            job: String,
+        }
+        /// Runs, pauses or resumes a job; answered with `Jobs`.
+        31 OrderJob {
+            /// Number of the question at the router.
+            number: u32,
+            /// Name of the application.
+            application: String,
+            /// Name of the job.
+            job: String,
+            /// The order.
+            order: JobOrder,
+        }
+        /// Replaces the processes of the jobs of an application that has no prototype: its files
+        /// have changed.
+        32 RestartJobs {
+            /// Name of the application.
+            application: String,
         }
     }
 }
@@ -383,6 +417,14 @@ messages! {
         /// Result of `ReadUsage`. Descriptor: a memfd with the counts as JSON.
         36 Usage {
             /// As given to `ReadUsage`.
+            number: u32,
+            /// Error message; empty on success.
+            error: String,
+        }
+        /// Result of `ReadJobs`, `ReadJobLog` and `OrderJob`. Descriptor: a memfd with the answer as
+        /// JSON (crate `questions`); none if there is no such job.
+        38 Jobs {
+            /// As given in the question.
             number: u32,
             /// Error message; empty on success.
             error: String,

@@ -144,7 +144,16 @@ fn every_message_is_read_back_whole() {
         ToSupervisor::Bind { address: text("*:80"), backlog: 511 },
         ToSupervisor::Kill { application: 1, worker: WORKER, signal: 15 },
         ToSupervisor::Serving {},
+        ToSupervisor::ReadJobs { number: 3, applications: Some(vec![text("a")]) },
+        ToSupervisor::ReadJobLog { number: 3, application: text("a"), job: text("b") },
+        ToSupervisor::RestartJobs { application: text("a") },
     );
+    for order in [JobOrder::Run, JobOrder::Pause, JobOrder::Resume] {
+        assert_read_back!(ToSupervisor:
+            ToSupervisor::OrderJob { number: 3, application: text("a"), job: text("b"), order },
+        );
+    }
+    assert_read_back!(FromSupervisor: FromSupervisor::Jobs { number: 3, error: text("no") });
     assert_read_back!(FromSupervisor: FromSupervisor::Leaving { milliseconds: 1 << 40 });
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });

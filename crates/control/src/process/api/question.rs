@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use howdah_http::exchange::Exchange;
-use howdah_questions::{Question, Subject};
+use howdah_questions::{JobOrdered, Question, Subject};
 
 use super::super::router::ANSWER_TIMEOUT;
 use super::Api;
@@ -43,6 +43,9 @@ impl Api {
             Ok(Some(_)) if matches!(question, Question::PurgeCaches { .. }) => {
                 return Done::Purged.into();
             }
+            Ok(Some(answer)) if matches!(question, Question::OrderJob { .. }) => {
+                return ordered(&answer);
+            }
             Ok(Some(answer)) => Reply::part(&answer, part).map_err(unreadable),
             Ok(None) => return absent(question.subject()).into(),
             Err(detail) => Err(detail),
@@ -66,11 +69,23 @@ pub(super) fn unreadable(error: serde_json::Error) -> String {
     format!("the router's answer cannot be read: {error}")
 }
 
+/// Returns the response to an order to a job.
+pub(super) fn ordered(answer: &[u8]) -> Reply {
+    match serde_json::from_slice(answer) {
+        Ok(JobOrdered { problem: None }) => Done::Ordered.into(),
+        Ok(JobOrdered { problem: Some(detail) }) => Refusal::NotOrdered { detail }.into(),
+        Err(error) => Refusal::NoAnswer { detail: unreadable(error) }.into(),
+    }
+}
+
 /// Returns the refusal of a question whose subject does not exist.
 fn absent(subject: Subject<'_>) -> Refusal {
     match subject {
         Subject::Application(name) => Refusal::NoSuchApplication { name: name.to_owned() },
         Subject::Cache(name) => Refusal::NoSuchCache { name: name.map(str::to_owned) },
+        Subject::Job(application, job) => {
+            Refusal::NoSuchJob { application: application.to_owned(), job: job.to_owned() }
+        }
         Subject::Server => Refusal::StatusUnavailable,
     }
 }

@@ -37,7 +37,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub use self::profiles::UserProfiles;
 use self::slots::{Slot, Slots};
 use super::super::router::ANSWER_TIMEOUT;
-use super::question::unreadable;
+use super::question::{ordered, unreadable};
 use super::{Api, accepted, read, response};
 use crate::own_sites::OwnSites;
 use crate::path::Path;
@@ -210,6 +210,10 @@ impl SiteUsers {
                 let status = own.status(&status, self.api.log.name());
                 serde_json::to_vec(&status).map(Some).map_err(unreadable)
             }),
+            Question::OrderJob { .. } => match self.api.router.ask(&question).await {
+                Ok(Some(answer)) => return ordered(&answer),
+                answer => answer,
+            },
             question => self.api.router.ask(&question).await,
         };
         reply(answer, &part)

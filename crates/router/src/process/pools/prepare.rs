@@ -59,6 +59,11 @@ impl Pools {
         if running.kept.is_some() && running.instance.is_some() {
             return Ok(false); // it could not start as it was
         }
+        if running.instance.is_none() {
+            // Nothing else tells the supervisor that the files of its jobs have changed.
+            self.link.send(&ToSupervisor::RestartJobs { application: name.to_owned() })?;
+        }
+        let running = &self.applications[index];
         if running.instance.is_none() && running.failure.is_none() && running.initial() == 0 {
             return Ok(true); // its next request loads it
         }
