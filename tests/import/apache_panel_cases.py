@@ -120,4 +120,35 @@ CASES = [
     <FilesMatch "^\\.ht">
         Require all granted
     </FilesMatch>"""), but=HIDDEN, statuses={"*": True, "<FilesMatch": "changed", "DocumentRoot": "changed"}),
+    Case("maps-of-rules", host("""
+    <Directory /srv/site>
+        Require all granted
+        RewriteEngine On
+        RewriteRule ^only/up/(.*)$ /${up:$1} [R=302,L]
+    </Directory>
+    RewriteEngine On
+    RewriteMap lc int:tolower
+    RewriteMap up int:toupper
+    RewriteMap plain int:unescape
+    RewriteMap coded int:escape
+    RewriteMap pages txt:/srv/maps/pages.txt
+    RewriteMap "closed" "txt:/srv/maps/closed.txt"
+    RewriteMap turns rnd:/srv/maps/turns.txt
+    RewriteCond ${closed:%{REQUEST_URI}|no} =yes
+    RewriteRule ^ - [F]
+    RewriteCond %{REQUEST_URI} ^/Up/(.*)
+    RewriteRule ^ /${lc:%1} [R=301,L]
+    RewriteRule ^/page/([^/]+)$ ${pages:$1|/a.css} [PT,L]
+    RewriteRule ^/deep/(.*)$ ${pages:${lc:$1}|${up:$1}} [R,L]
+    RewriteRule ^/coded/(.*)$ /x?${coded:$1} [R,NE,L]
+    RewriteRule ^/plain/(.*)$ /x?${plain:$1} [R,NE,L]
+    RewriteRule ^/none/(.*)$ /x/${nothing:$1|default} [R,L]
+    RewriteRule ^/turn/(.*)$ ${turns:$1|/a.png} [PT,L]"""),
+         get("/Up/AbC/d.TXT?Q=R", "/page/one", "/page/two", "/page/none", "/page/three", "/deep/ONE", "/deep/other", "/coded/a%20b%26", "/plain/a%2520b", "/none/x",
+             "/private/p.txt", "/private//p.txt", "/a.txt", "/turn/one", "/turn/none", "/only/up/abc"),
+         modules="rewrite", statuses={"RewriteMap lc": "converted", "RewriteMap pages": "changed", "RewriteMap turns": "changed", "RewriteCond ${closed": "converted",
+                                      "RewriteRule ^/none/": "not converted", "*": True},
+         but={"GET /none/x site.test": (302, 404)},
+         tree=TREE | {"/srv/maps/pages.txt": "# pages\none /a.txt\ntwo\t/dir/b.txt and more\n three /a.png\none /a.png\n",
+                      "/srv/maps/closed.txt": "/private/p.txt yes\n", "/srv/maps/turns.txt": "one /a.txt|/a.txt\n"}),
 ]

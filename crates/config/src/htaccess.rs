@@ -1,6 +1,7 @@
 //! `htaccess`: files of Apache's directives in the directories of a site.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use howdah_template::{Part, Subject, Template, Variable};
@@ -76,6 +77,16 @@ pub(crate) static HTACCESS: Shape = Shape {
             "Paths of URLs that lead to files elsewhere, as Apache's `Alias`",
         )
         .default("none"),
+        Key::new(
+            "maps",
+            Kind::Named(&Kind::Either(&[Kind::Text, Kind::Named(&Kind::Texts)])),
+            "Maps by name, in which rules look values up with `${NAME:KEY|DEFAULT}`, as Apache's \
+             `RewriteMap`",
+        )
+        .default("none")
+.details(
+    "An object has a value for each key, or several that requests get in turns (`txt:`, `rnd:`). A \
+     string is one of Apache's functions (`int:`): `tolower`, `toupper`, `escape` or `unescape`"),
     ]],
 };
 
@@ -159,6 +170,17 @@ pub struct Htaccess {
     pub sections: Vec<HtaccessSection>,
     /// Paths of URLs that lead to files elsewhere, in their order.
     pub aliases: Vec<HtaccessAlias>,
+    /// Maps of rules by name.
+    pub maps: BTreeMap<String, HtaccessMap>,
+}
+
+/// A member of `maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HtaccessMap {
+    /// Name of one of Apache's functions.
+    Function(String),
+    /// Values by key.
+    Values(BTreeMap<String, Vec<String>>),
 }
 
 /// A member of `sections`.
@@ -312,6 +334,7 @@ impl Htaccess {
             directives: object.read("directives", read_lines)?.unwrap_or_default(),
             sections: object.read("sections", read_sections)?.unwrap_or_default(),
             aliases: object.read("aliases", read_aliases)?.unwrap_or_default(),
+            maps: object.read("maps", read_maps)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(htaccess)
@@ -434,6 +457,34 @@ fn read_aliases(node: &Node<'_>) -> Result<Vec<HtaccessAlias>, Error> {
     node.elements()?.map(read).collect()
 }
 
+/// Apache's functions for maps.
+const FUNCTIONS: [&str; 4] = ["tolower", "toupper", "escape", "unescape"];
+
+fn read_maps(node: &Node<'_>) -> Result<BTreeMap<String, HtaccessMap>, Error> {
+    let read = |(name, node): (&str, Node<'_>)| {
+        let is_name = !name.is_empty() && !name.contains([':', '|', '}', '{', '$', '%']);
+        if !is_name {
+            return Err(node.invalid("has a name with a character of \"${NAME:KEY|DEFAULT}\""));
+        }
+        let map = if node.value.is_object() {
+            let values = node.members()?.map(|(key, node)| {
+                let values = node.strings()?.map(|value| value.string().map(str::to_owned));
+                Ok((key.to_owned(), values.collect::<Result<_, Error>>()?))
+            });
+            HtaccessMap::Values(values.collect::<Result<_, Error>>()?)
+        } else {
+            let function = node.text()?;
+            if !FUNCTIONS.contains(&function) {
+                let list = FUNCTIONS.join(", ");
+                return Err(node.invalid(format_args!("must be an object or one of {list}")));
+            }
+            HtaccessMap::Function(function.to_owned())
+        };
+        Ok((name.to_owned(), map))
+    };
+    node.members()?.map(read).collect()
+}
+
 fn read_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
     node.strings()?.map(|name| name.text().map(str::to_owned)).collect()
 }
@@ -523,5 +574,24 @@ mod tests {
         };
         assert!(share(action(true)).unwrap().applications[0].obeys_htaccess);
         assert!(!share(action(false)).unwrap().applications[0].obeys_htaccess);
+    }
+
+    #[test]
+    fn maps_have_values_or_are_a_function() {
+        let maps = json!({"lower": "tolower", "pages": {"a": "b", "c": ["d", "e"]}});
+        let config = application(json!({ "maps": maps })).unwrap();
+        let htaccess = config.applications[0].htaccess.clone().unwrap();
+        assert_eq!(htaccess.maps["lower"], HtaccessMap::Function("tolower".into()));
+        let HtaccessMap::Values(pages) = &htaccess.maps["pages"] else { panic!("no values") };
+        assert_eq!(pages["c"], ["d", "e"]);
+        for (maps, problem) in [
+            (json!({"a": "rot13"}), "must be an object or one of tolower"),
+            (json!({"a|b": {}}), "has a name with a character of"),
+            (json!({"a": {"b": 1}}), ""),
+            (json!([]), ""),
+        ] {
+            let error = application(json!({ "maps": maps })).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

@@ -136,7 +136,7 @@ pub use fields::FieldPatterns;
 pub use file_conditions::{FileCondition, FileTest};
 pub use fixed_response::{Ping, Return, UNANSWERED};
 pub use forwarded::Forwarded;
-pub use htaccess::{Htaccess, HtaccessAlias, HtaccessSection};
+pub use htaccess::{Htaccess, HtaccessAlias, HtaccessMap, HtaccessSection};
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use json_schema::schema;
 pub use key::{Inheritance, Key, Kind, Presence, Shape};

@@ -1,10 +1,12 @@
 //! Configuration of a site outside of its `.htaccess` files.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::allow::Allow;
 use crate::memory::SiteMemory;
 use crate::modules::mime::Types;
+use crate::rewrite_map::RewriteMap;
 
 /// Configuration of a site outside of its `.htaccess` files: Apache's as Debian ships it.
 #[derive(Debug, Clone)]
@@ -31,6 +33,8 @@ pub struct Base {
     pub sections: Vec<Section>,
     /// Paths of URLs that lead to files elsewhere, in their order.
     pub aliases: Vec<Alias>,
+    /// Maps that rules look values up in, by name.
+    pub maps: BTreeMap<String, RewriteMap>,
     /// Media types by suffix.
     pub types: Arc<Types>,
     /// Memory that compiled files count in; `None` to count none.
@@ -92,6 +96,7 @@ impl Base {
             extra,
             sections,
             aliases,
+            maps,
             types,
             memory: _,
         } = self;
@@ -104,6 +109,7 @@ impl Base {
             && *extra == other.extra
             && *sections == other.sections
             && *aliases == other.aliases
+            && *maps == other.maps
             && Arc::ptr_eq(types, &other.types)
     }
 }
@@ -121,6 +127,7 @@ impl Default for Base {
             extra: String::new(),
             sections: Vec::new(),
             aliases: Vec::new(),
+            maps: BTreeMap::new(),
             types: built_in_types(),
             memory: None,
         }

@@ -7,7 +7,7 @@
 //! If the second step fails before a response has begun (the file is gone, no worker is free),
 //! [`Engine::fail`] looks for an `ErrorDocument`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use crate::base::Base;
 use crate::config::{DirConfig, ModuleConfig};
@@ -139,9 +139,20 @@ fn compile_server(base: &Base) -> Result<DirConfig, Broken> {
         scripts.of_mut::<core::Config>().handler =
             Some(Text::parse(PHP_HANDLER.as_bytes()).map_err(broken)?);
         let section = FilesSection { pattern, config: Arc::new(scripts) };
-        config.of_mut::<core::Config>().files.push(Arc::new(section));
+        // Debian's file of mod_php precedes the virtual hosts, whose sections may take a handler away.
+        let files = &mut config.of_mut::<core::Config>().files;
+        files.insert(sections_of_base().min(files.len()), Arc::new(section));
     }
     Ok(config)
+}
+
+/// Returns the number of sections of files that the base has in front of those of a site.
+fn sections_of_base() -> usize {
+    static NUMBER: OnceLock<usize> = OnceLock::new();
+    *NUMBER.get_or_init(|| {
+        let compiled = compile_base(&format!("{DEBIAN}\n{SECTIONS}\n"), b"/", &Base::default());
+        compiled.map_or(0, |config| config.of::<core::Config>().files.len())
+    })
 }
 
 /// Returns the names of scripts of the base; `None` if it runs none.

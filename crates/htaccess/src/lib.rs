@@ -35,6 +35,7 @@ mod reading;
 pub mod record;
 pub mod regex;
 pub mod registry;
+pub mod rewrite_map;
 pub mod server_config;
 mod site;
 mod support;

@@ -1,6 +1,7 @@
 //! Directives of the server's configuration for a site: the content of a `<VirtualHost>`, with its
 //! sections and aliases.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use howdah_text::wildcard::{self, Rules};
@@ -224,6 +225,7 @@ pub(crate) fn compile_base(text: &str, directory: &[u8], base: &Base) -> Result<
         memory: None,
         sections: Vec::new(),
         aliases: Vec::new(),
+        maps: BTreeMap::new(),
         types: base.types.clone(),
         ..Base::default()
     };

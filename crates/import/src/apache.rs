@@ -20,6 +20,7 @@ mod hosts;
 mod lines;
 mod listeners;
 mod logs;
+mod maps;
 mod modules;
 mod proxy;
 mod reader;

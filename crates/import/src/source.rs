@@ -61,6 +61,24 @@ impl Source {
     /// Returns the text of a file. Text that is not UTF-8 and a NUL byte are errors, as are files
     /// above [the limits](MAX_FILE_BYTES).
     pub fn read(&mut self, path: &Path) -> Result<String, Error> {
+        let is_on_disk = !self.texts.contains_key(path);
+        let text = self.text(path)?;
+        if is_on_disk {
+            self.bytes += text.len() as u64;
+            self.files.insert(path.to_owned());
+        }
+        if self.bytes > MAX_TOTAL_BYTES || self.files.len() > MAX_FILES {
+            let message = format!(
+                "the configuration has more than {MAX_FILES} files or {} MiB",
+                MAX_TOTAL_BYTES >> 20
+            );
+            return Err(Error::file(path, message));
+        }
+        Ok(text)
+    }
+
+    /// As [`Source::read`], for a file that is no part of the configuration.
+    pub fn text(&self, path: &Path) -> Result<String, Error> {
         let bytes = self.read_bytes(path)?;
         let text = String::from_utf8(readable_comments(bytes)).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -76,7 +94,7 @@ impl Source {
         }
     }
 
-    fn read_bytes(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
+    fn read_bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
         if let Some(text) = self.texts.get(path) {
             return Ok(text.clone());
         }
@@ -95,15 +113,6 @@ impl Source {
                 path,
                 format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20),
             ));
-        }
-        self.bytes += length;
-        self.files.insert(path.to_owned());
-        if self.bytes > MAX_TOTAL_BYTES || self.files.len() > MAX_FILES {
-            let message = format!(
-                "the configuration has more than {MAX_FILES} files or {} MiB",
-                MAX_TOTAL_BYTES >> 20
-            );
-            return Err(Error::file(path, message));
         }
         Ok(bytes)
     }

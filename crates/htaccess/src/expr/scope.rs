@@ -53,7 +53,7 @@ pub trait Scope {
     }
 
     /// Looks a key up in a `RewriteMap` of the server's configuration; `None` if the map or the key
-    /// does not exist. A `.htaccess` defines none.
+    /// does not exist. A `.htaccess` defines none, but its rules see those of the server.
     fn map(&self, _name: &[u8], _key: &[u8]) -> Option<Vec<u8>> {
         None
     }

@@ -1,7 +1,10 @@
 //! Directives of the server's configuration: sections, aliases, rules and redirects.
 
+use std::collections::BTreeMap;
+
 use crate::base::{Alias, Section, SectionKind};
 use crate::engine::Base;
+use crate::rewrite_map::{Function, RewriteMap};
 use crate::testing::Site;
 
 /// A section; a directory is below the root of the tests, whose path is not known before.
@@ -96,6 +99,52 @@ fn rules_and_redirects_of_the_server_come_before_files_and_access() {
     assert_eq!(answer.script().query, b"item=7&x=1");
     // As in Apache, the name is that of the URL unless the rule passes it through.
     assert_eq!(answer.script().name, b"/item/7");
+}
+
+#[test]
+fn sections_of_the_server_take_the_handler_of_scripts_away() {
+    let extra = "<Files \"*.phtml\">\nSetHandler None\n</Files>".to_owned();
+    let site =
+        Site::with_base(Base { extra, ..Base::default() }, &[("a.php", ""), ("a.phtml", "")]);
+    assert_eq!(site.get("/a.php").script().name, b"/a.php");
+    assert!(!site.summary("/a.phtml").contains("script"), "{}", site.summary("/a.phtml"));
+}
+
+#[test]
+fn rules_look_values_up_in_maps() {
+    let values = |all: &[(&str, &str)]| {
+        let all = all
+            .iter()
+            .map(|(key, value)| (key.as_bytes().to_vec(), vec![value.as_bytes().to_vec()]));
+        RewriteMap::Values(all.collect())
+    };
+    let base = Base {
+        extra:
+            "RewriteEngine On\nRewriteCond ${closed:%{REQUEST_URI}|no} =yes\nRewriteRule ^ - [F]\n\
+                RewriteRule ^/page/(.*)$ ${pages:${lower:$1}|/none.txt} [PT]\n\
+                RewriteRule ^/other/(.*)$ /x/${unknown:$1|default} [R]\n"
+                .to_owned(),
+        maps: BTreeMap::from([
+            ("lower".to_owned(), RewriteMap::Function(Function::ToLower)),
+            ("pages".to_owned(), values(&[("one", "/a.txt")])),
+            ("closed".to_owned(), values(&[("/b.txt", "yes")])),
+        ]),
+        ..Base::default()
+    };
+    let rule = "RewriteEngine On\nRewriteRule ^up/(.*)$ /${lower:$1} [R]\n";
+    let site = Site::with_base(
+        base,
+        &[("a.txt", ""), ("b.txt", ""), ("none.txt", ""), ("sub/.htaccess", rule)],
+    );
+    assert_eq!(site.summary("/page/ONE"), "200 file /a.txt");
+    assert_eq!(site.summary("/page/two"), "200 file /none.txt");
+    assert_eq!(site.summary("/b.txt"), "403");
+    assert_eq!(site.summary("/other/a"), "302 http://site.example/x/default");
+    assert_eq!(
+        site.summary("/sub/up/AbC"),
+        "302 http://site.example/abc",
+        "rules of files have the maps, too"
+    );
 }
 
 #[test]

@@ -82,6 +82,10 @@ impl Scope for Server<'_> {
     fn main_uri<'r>(&'r self, record: &'r Record) -> Option<&'r [u8]> {
         record.main.as_ref().map(|main| main.uri.as_slice())
     }
+
+    fn map(&self, name: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+        self.site.base.maps.get(std::str::from_utf8(name).ok()?)?.value(key)
+    }
 }
 
 /// Keeps the header fields that an expression has looked at; see [`add_vary`].

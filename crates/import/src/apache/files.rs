@@ -197,6 +197,9 @@ impl<'n> Site<'_, 'n> {
                 htaccess.insert(key.into(), list.clone().into());
             }
         }
+        if !engine.maps.is_empty() {
+            htaccess.insert("maps".into(), engine.maps.clone().into());
+        }
         if !engine.directives.is_empty() {
             htaccess.insert("directives".into(), json!(engine.directives));
         }

@@ -65,6 +65,9 @@ pub fn effect(group: &Group<'_>, behind: &str) -> Effect {
         };
         Effect::Unknown(steps, reason.to_owned())
     };
+    if group.conditions.iter().chain([&group.rule]).any(|node| node.arguments.contains("${")) {
+        return unknown("maps are not known in front of other servers");
+    }
     if !is_valid(pattern) {
         let steps =
             if refuses(&words) { vec![json!({"action": {"return": 403}})] } else { Vec::new() };

@@ -5,11 +5,13 @@
 //! counterpart, the scope is closed.
 
 use howdah_htaccess::modules::pattern::Pattern;
+use serde_json::{Map, Value};
 
 use crate::{Report, Status};
 
 use super::check;
 use super::handlers::{add_handler, filter, php_setting, set_handler};
+use super::maps;
 use super::status;
 use super::tree::Node;
 use super::words::{self, quoted};
@@ -45,6 +47,8 @@ pub struct Facts {
     pub has_fpm: bool,
     /// Directory of relative paths.
     pub server_root: String,
+    /// Maps that rules look values up in, by name.
+    pub maps: Map<String, Value>,
 }
 
 /// The directives of a scope.
@@ -140,8 +144,9 @@ pub fn add(nodes: &[&Node], place: Place, facts: &Facts, scope: &mut Scope, repo
         };
         let is_rewrite = conditions > 0 || is_rule;
         rules += usize::from(is_rule);
-        if is_rewrite && group.iter().any(|node| node.arguments.contains("${")) {
-            leave_out_rule(group, "there are no maps for rules", scope, report);
+        let has_maps = |node: &&Node| maps::are_known(&node.arguments, &facts.maps);
+        if is_rewrite && !group.iter().all(has_maps) {
+            leave_out_rule(group, "a map is not known", scope, report);
         } else if conditions > MAX_CONDITIONS {
             let reason = format!("a rule has at most {MAX_CONDITIONS} conditions");
             leave_out_rule(group, &reason, scope, report);
@@ -270,8 +275,10 @@ fn add_one(node: &Node, place: Place, facts: &Facts, scope: &mut Scope, report: 
             mark(report, node, Status::Changed, reason);
         }
         "errordocument" | "limitrequestbody" | "directoryindex" => generic(node, scope, report),
+        "rewritemap" if place == Place::Server => {}
         "rewritemap" => {
-            mark(report, node, Status::NotConverted, "there are no maps for rules");
+            let reason = "Apache has it in a virtual host, or outside of all, alone";
+            mark(report, node, Status::NotConverted, reason);
         }
         "rewriterule"
             if rule_flags(&all).iter().any(|flag| matches!(flag.as_str(), "p" | "proxy")) =>

@@ -79,6 +79,8 @@ pub struct Engine {
     pub directives: Vec<String>,
     pub sections: Vec<Value>,
     pub aliases: Vec<Value>,
+    /// Maps of rules.
+    pub maps: Map<String, Value>,
     pub allow: Option<(Vec<String>, Option<Id>)>,
     pub admin: Vec<(String, String)>,
     /// Servers of FastCGI for all files of the host.
@@ -91,11 +93,13 @@ impl<'n> Site<'_, 'n> {
     /// Writes the routes of the host.
     pub fn write(&mut self) {
         let root = self.document_root();
-        let facts = self.facts();
+        let mut facts = self.facts();
+        facts.maps = self.maps();
         let mut engine = self.engine(&facts, &root);
         self.add_aliases(&mut engine);
         self.add_user_directories(&mut engine);
         let application = self.application(&engine, &facts, &root);
+        engine.maps = facts.maps.clone();
         let files = self.files(&engine, &root, application.as_deref());
         let locations = self.locations();
         let mut rules = self.proxy_rules(&locations);

@@ -1,13 +1,13 @@
 //! Sites with `.htaccess` files, and the engines of a thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use howdah_config::{
-    Htaccess, HtaccessAlias, HtaccessSection, Pattern, PatternError, Patterns, Prefix,
+    Htaccess, HtaccessAlias, HtaccessMap, HtaccessSection, Pattern, PatternError, Patterns, Prefix,
     ScriptExtensions, Subject, Symlinks,
 };
 use howdah_files::hidden;
@@ -17,6 +17,7 @@ use howdah_htaccess::base::{Alias, Section, SectionKind};
 use howdah_htaccess::engine::{Base, Engine};
 use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::merge;
+use howdah_htaccess::rewrite_map::{Function, RewriteMap};
 use howdah_htaccess::world::{Broken, FileRule};
 use tokio::sync::Semaphore;
 
@@ -212,6 +213,7 @@ fn base(
         extra: settings.directives.join("\n"),
         sections: settings.sections.iter().map(section).collect(),
         aliases: settings.aliases.iter().map(alias).collect(),
+        maps: settings.maps.iter().map(map).collect(),
         ..Base::default()
     }))
 }
@@ -237,6 +239,22 @@ fn alias(alias: &HtaccessAlias) -> Alias {
         target: alias.target.clone(),
         root: alias.root().to_owned(),
     }
+}
+
+fn map((name, map): (&String, &HtaccessMap)) -> (String, RewriteMap) {
+    let bytes = |text: &String| text.clone().into_bytes();
+    let map = match map {
+        HtaccessMap::Function(function) => match Function::of_name(function) {
+            Some(function) => RewriteMap::Function(function),
+            None => RewriteMap::Values(BTreeMap::new()),
+        },
+        HtaccessMap::Values(values) => {
+            let values = values.iter();
+            let values = values.map(|(key, all)| (bytes(key), all.iter().map(bytes).collect()));
+            RewriteMap::Values(values.collect())
+        }
+    };
+    (name.clone(), map)
 }
 
 /// Returns the directories of aliases, and the files of passwords, that the document names.
