@@ -366,12 +366,16 @@ def umoci_config(script):
             "Env": sorted(value for value in values("env") if not value.startswith("PATH="))}
 
 
+class Unsuited(Exception):
+    """Values that the chart refuses."""
+
+
 class ExampleTests:
     def documents(self, name):
         return list(module("yaml").safe_load_all((HERE / name).read_text()))
 
     def test_the_kubernetes_example_fits_the_schema(self):
-        documents = self.documents("kubernetes.yaml")
+        documents = self.documents("kubernetes/site.yaml")
         kubernetes = module("kubernetes_validate")
         version = kubernetes.latest_version()
         for document in documents:
@@ -381,6 +385,51 @@ class ExampleTests:
             wrong = copy.deepcopy(deployment)
             wrong["spec"] |= change
             refuses(kubernetes.ValidationError, kubernetes.validate, wrong, version, strict=True)
+
+    def chart(self, values, name="shop"):
+        """What Helm makes of the chart; Unsuited with its message if it refuses the values."""
+        helm = shutil.which("helm", path=f"{SCHEMAS / 'bin'}{os.pathsep}{os.environ['PATH']}")
+        if not helm:
+            raise runner.Skip("there is no helm; packaging/schemas builds it")
+        # A helm that Go has built says that it belongs to an old Kubernetes.
+        command = [helm, "template", name, HERE / "helm", "--kube-version", "1.29", "--values", "-"]
+        made = subprocess.run(command, input=json.dumps(values), text=True, capture_output=True)
+        if made.returncode:
+            raise Unsuited(made.stderr)
+        return [document for document in module("yaml").safe_load_all(made.stdout) if document]
+
+    def test_the_chart_makes_objects_that_fit_the_schema(self):
+        image = {"image": {"repository": "example.org/shop"}}
+        full = image | {
+            "replicas": 1, "environment": {"APP_ENV": "production", "NUMBER": 5}, "secrets": ["database"],
+            "site": {"root": "/srv/www", "environment": {"DB_PASSWORD": {"file": "/run/secrets/database/password"}},
+                     "jobs": {"queue": {"command": ["php", "artisan", "queue:work"]}}},
+            "settings": {"shutdown_delay": 20}, "uploads": {"paths": ["/srv/www/uploads", "/srv/www/cache"]},
+            "ingress": {"enabled": True, "className": "nginx", "hosts": ["shop.example"], "tlsSecret": "shop"},
+        }
+        kubernetes = module("kubernetes_validate")
+        for values, kinds in ((image, "ConfigMap Deployment Service"),
+                              (full, "ConfigMap Deployment Ingress PersistentVolumeClaim Service")):
+            made = {document["kind"]: document for document in self.chart(values)}
+            assert " ".join(sorted(made)) == kinds, made
+            for document in made.values():
+                kubernetes.validate(document, kubernetes.latest_version(), strict=True)
+            text = made["ConfigMap"]["data"]["howdah.json"]
+            self.checked(text)
+            listens = [part["listen"] for part in (json.loads(text)["settings"][key] for key in ("probes", "metrics"))]
+            pod = made["Deployment"]["spec"]["template"]["spec"]
+            ports = {one["name"]: one["containerPort"] for one in pod["containers"][0]["ports"]}
+            assert listens == [f"*:{ports['probes']}", f"*:{ports['metrics']}"], (listens, ports)
+        assert pod["terminationGracePeriodSeconds"] == 90, pod
+        assert json.loads(text)["sites"]["site"]["environment"] == {
+            "APP_ENV": "production", "NUMBER": "5", "DB_PASSWORD": {"file": "/run/secrets/database/password"}}, text
+        for wrong, words in (({}, "image.repository"), (full | {"replicas": 2}, "ReadWriteMany")):
+            try:
+                self.chart(wrong)
+            except Unsuited as message:
+                assert words in str(message), message
+            else:
+                raise AssertionError(f"the chart accepts {wrong}")
 
     def test_the_compose_example_fits_the_schema(self):
         [document] = self.documents("compose.yaml")
@@ -395,24 +444,31 @@ class ExampleTests:
             wrong["services"]["web"] |= change
             refuses(error, validate, wrong, schema)
 
-    def test_the_documents_in_the_examples_are_valid(self):
+    def checked(self, document):
+        """Checks the text of a document, as that of a file."""
         built = HERE.parent / "target/debug/howdah"
         howdah = os.environ.get("HOWDAH") or shutil.which("howdah") or (str(built) if built.exists() else None)
         if not howdah:
             raise runner.Skip("there is no howdah; name it with HOWDAH=PATH")
-        for document in self.documents("kubernetes.yaml"):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(document)
+            file.flush()
+            subprocess.run([howdah, "check", "--syntax", file.name], check=True, capture_output=True)
+
+    def test_the_documents_in_the_examples_are_valid(self):
+        for document in self.documents("kubernetes/site.yaml"):
             for text in document.get("data", {}).values() if document["kind"] == "ConfigMap" else ():
-                subprocess.run([howdah, "check", "--syntax"], input=text, text=True, check=True, capture_output=True)
+                self.checked(text)
 
     def test_the_containerfile_makes_the_same_image(self):
         file, script = Containerfile((HERE / "Containerfile").read_text()), (HERE / "oci").read_text()
         assert file.config() == umoci_config(script), (file.config(), umoci_config(script))
         [run] = file.all("RUN")
-        for word in ("ca-certificates", "systemd-standalone-sysusers", "/packages/howdah_*.deb",
+        for word in ("ca-certificates", "systemd-standalone-sysusers", "php${PHP}-cli", "/packages/howdah_*.deb",
                      "/packages/howdah-php${PHP}_*.deb"):
             assert word in run, word
         [include] = [line for line in script.splitlines() if line.startswith("include=usr-is-merged")]
-        for word in ("ca-certificates", "systemd-standalone-sysusers", "howdah", "howdah-php$php"):
+        for word in ("ca-certificates", "systemd-standalone-sysusers", "howdah", "howdah-php$php", "php$php-cli"):
             assert word in include.split("=", 1)[1].split(","), word
         # The directories that both make, with their modes, and the file that both copy.
         for command in ("install -d -m 755 {}/srv/www", "install -d -m 1777 {}/var/lib/howdah",
@@ -429,11 +485,11 @@ class ExampleTests:
         assert health["test"] == ["CMD", *json.loads(command)], health
         assert set(options.split()) == {f"--{name.replace('_', '-')}={health[name]}"
                                         for name in ("interval", "timeout", "start_period")}, (options, health)
-        [deployment] = [one for one in self.documents("kubernetes.yaml") if one["kind"] == "Deployment"]
+        [deployment] = [one for one in self.documents("kubernetes/site.yaml") if one["kind"] == "Deployment"]
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         for probe, path in {"startupProbe": "/-/ready", "readinessProbe": "/-/ready", "livenessProbe": "/-/live"}.items():
             assert container[probe]["httpGet"] == {"path": path, "port": "probes"}, probe
-        [map_] = [one for one in self.documents("kubernetes.yaml") if one["kind"] == "ConfigMap"]
+        [map_] = [one for one in self.documents("kubernetes/site.yaml") if one["kind"] == "ConfigMap"]
         listen = json.loads(map_["data"]["howdah.json"])["settings"]["probes"]["listen"]
         [port] = [one["containerPort"] for one in container["ports"] if one["name"] == "probes"]
         assert listen == f"*:{port}", listen
