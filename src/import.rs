@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use howdah_import::command::{Input, lines};
 use howdah_import::sites::{Site, sites};
-use howdah_import::{Import, Options};
+use howdah_import::{Import, Options, layout};
 use howdah_sys::plain::Plain;
 use serde_json::Value;
 
@@ -129,7 +129,7 @@ pub fn run(command: &Command) -> ExitCode {
 
 /// Writes the document and the report.
 fn write(import: &Import, common: &Common) -> Result<(), String> {
-    let document = format!("{:#}\n", import.document);
+    let document = layout::text(&import.document);
     // The report first: a document stands for an import that is complete.
     if let Some(path) = &common.report {
         output::write(path, &format!("{:#}\n", import.report.to_json()))?;
@@ -148,7 +148,7 @@ fn write_sites(document: &Value, directory: &Path) -> Result<(), String> {
             Ok(site) => {
                 is_php |= site.get("php").is_some() || site.get("user").is_some();
                 let file = directory.join(format!("{name}.json"));
-                output::write(&file, &format!("{site:#}\n"))?;
+                output::write(&file, &layout::text(&site))?;
                 eprintln!("howdah: {}: a site", Plain(file.display()));
             }
             Err(reason) => {

@@ -13,6 +13,7 @@
 pub mod apache;
 pub mod command;
 mod error;
+pub mod layout;
 pub mod nginx;
 pub mod php_fpm;
 mod report;
