@@ -23,6 +23,7 @@ pub mod http2;
 pub mod import;
 pub mod include;
 pub mod mail;
+pub mod mail_proxy;
 pub mod php;
 pub mod proxy;
 pub mod sites;
@@ -85,6 +86,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("import_unit", import::unit),
     ("mail_conversation", mail::conversation),
     ("mail_message", mail::message),
+    ("mail_proxy_clients", mail_proxy::clients),
+    ("mail_proxy_hello", mail_proxy::hello),
+    ("mail_proxy_servers", mail_proxy::servers),
     ("mail_reply", mail::reply),
     ("php_answer", php::answer),
     ("php_params", php::params),

@@ -282,7 +282,7 @@ fn tls_ends_at_the_listener_and_begins_anew_to_the_servers() {
 
 #[test]
 fn a_client_has_no_more_connections_than_it_may() {
-    let listener = json!({"limit": {"connections": 2}});
+    let listener = json!({"limit": [{"connections": 2}, {"rate": "1/d", "burst": 1000}]});
     let (_server, address) = serve(listener, upstream(&[echo("a")], json!({})));
     let mut clients = [Client::connect(address), Client::connect(address)];
     clients.iter_mut().for_each(|client| client.wait_for("a ready\n"));

@@ -13,6 +13,7 @@ mod effect;
 mod habits;
 mod line;
 mod loops;
+mod mail;
 mod scripts;
 mod shares;
 #[cfg(test)]
@@ -69,6 +70,7 @@ pub fn advise(config: &Config) -> Vec<Advice> {
     }
     config.upstreams.iter().for_each(|upstream| upstreams::of_upstream(upstream, &mut all));
     upstreams::of_fastcgi(config, &mut all);
+    mail::of_document(config, &mut all);
     for (place, log) in config.access_logs() {
         effect::of_access_log(&place, log, &mut all);
         if let LogFormat::Text(format) = &log.format

@@ -245,7 +245,7 @@ impl Listener {
         let access_log = object.read("access_log", AccessLog::read_all)?;
         let limit = object.read("limit", LimitRule::read_of_listener)?.unwrap_or_default();
         if session.is_some() {
-            Session::check_limit(&object, &limit)?;
+            Session::check_limit(&object)?;
         }
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());

@@ -10,7 +10,6 @@ use crate::address_pattern::AddressPatterns;
 use crate::definitions::Definitions;
 use crate::error::Error;
 use crate::key::{Key, Kind, Shape};
-use crate::limit::LimitRule;
 use crate::node::{Node, Object, Shown};
 use crate::patterns;
 use crate::target::{Pass, Target};
@@ -78,6 +77,19 @@ static STREAM_ACTION: Shape = Shape {
 /// Keys of listeners that only HTTP heeds.
 const HTTP_KEYS: [&str; 5] =
     ["application", "client_ip", "forwarded", "http2", "redirect_to_https"];
+
+/// Keys of limits that only requests of HTTP heed.
+const REQUEST_LIMITS: [&str; 9] = [
+    "announce",
+    "bandwidth",
+    "concurrency",
+    "delay",
+    "except_names",
+    "key",
+    "match",
+    "preset",
+    "processes",
+];
 
 /// Keys of upstreams that only requests of HTTP heed.
 const HTTP_UPSTREAM_KEYS: [&str; 17] = [
@@ -171,20 +183,17 @@ impl Session {
     }
 
     /// Checks the limits of a listener: they are about connections.
-    pub(crate) fn check_limit(object: &Object<'_>, rules: &[LimitRule]) -> Result<(), Error> {
-        let is_other = |rule: &LimitRule| {
-            rule.rate.is_some()
-                || rule.concurrency.is_some()
-                || rule.processes.is_some()
-                || rule.bandwidth.is_some()
-        };
-        match object.optional("limit") {
-            Some(node) if rules.iter().any(is_other) => {
-                let error = node.invalid("limits requests, which this protocol does not have");
-                Err(error.with_hint("write {\"connections\": 10}"))
+    pub(crate) fn check_limit(object: &Object<'_>) -> Result<(), Error> {
+        let Some(node) = object.optional("limit") else { return Ok(()) };
+        for rule in node.one_or_many() {
+            let is_other = |key: &&&str| rule.value.get(**key).is_some();
+            if let Some(key) = REQUEST_LIMITS.iter().find(is_other) {
+                let message = format!("has \"{key}\", which is about requests of HTTP");
+                let error = node.invalid(message);
+                return Err(error.with_hint("write {\"connections\": 10} or {\"rate\": \"10/m\"}"));
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -365,7 +374,7 @@ mod tests {
                 json!({"source": "unix"}),
                 "/listeners/*:8443/forwarded",
             ),
-            ("/listeners/*:8443/limit", json!({"rate": "1/s"}), "/listeners/*:8443/limit"),
+            ("/listeners/*:8443/limit", json!({"concurrency": 1}), "/listeners/*:8443/limit"),
             ("/listeners/*:8443/pass", json!("routes"), "/listeners/*:8443/pass"),
             ("/listeners/*:8443/pass", json!("streams/none"), "/listeners/*:8443/pass"),
             ("/listeners/*:8443/protocol", json!("http"), "/listeners/*:8443/pass"),
@@ -381,6 +390,8 @@ mod tests {
         assert!(text.contains("\"headers\""), "{text}");
         assert!(read(json!({"/upstreams/a/health": {"uri": "/"}})).is_err());
         assert!(read(json!({"/upstreams/a/health": {"connect": true}})).is_ok());
-        assert!(read(json!({"/listeners/*:8443/limit": {"connections": 2}})).is_ok());
+        assert!(
+            read(json!({"/listeners/*:8443/limit": {"connections": 2, "rate": "1/s"}})).is_ok()
+        );
     }
 }

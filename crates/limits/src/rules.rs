@@ -373,6 +373,28 @@ pub fn connect<'r>(
     Ok(permits)
 }
 
+/// Counts a connection that carries no requests by the rules of a listener. Rates are those of new
+/// connections of a client.
+pub fn begin_session(
+    rules: &[Rule],
+    peer: Option<SocketAddr>,
+    now: Nanos,
+) -> Result<Vec<Permit>, TooManyConnections> {
+    let permits = connect(rules, peer, now)?;
+    let is_about = |rule: &&Rule| !rule.settings.except.addresses.matches(peer);
+    for rule in rules.iter().filter(|rule| rule.rate.is_some()).filter(is_about) {
+        let mut text = Vec::new();
+        key::write_client(peer.map(|peer| peer.ip()), &mut text);
+        let key = key::hash(&text);
+        if let Err(refusal) = rule.count(key, &text, now, &mut Admission::default())
+            && rule.refuse(&refusal, key, &text, now)
+        {
+            return Err(TooManyConnections);
+        }
+    }
+    Ok(permits)
+}
+
 impl Admission {
     /// Adds the admission by the rules of another place on the way of the same request.
     pub fn add(&mut self, other: Admission) {

@@ -88,3 +88,87 @@ impl Front {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use howdah_config::MailMethod;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces of commands, and what could break their readers.
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let words = prop::sample::select(vec![
+            "a ",
+            "LOGIN ",
+            "AUTHENTICATE ",
+            "AUTH ",
+            "PLAIN",
+            " AG1lAHNlY3JldA==",
+            "=",
+            "*",
+            "me",
+            "\"m",
+            "\"",
+            "\\",
+            "{3}",
+            "{3+}",
+            "{99999999999}",
+            "{-1}",
+            "\r\n",
+            "\n",
+            "\r",
+            "\0",
+            "USER ",
+            "PASS ",
+            "APOP me 0123456789abcdef0123456789abcdef",
+            "EHLO ",
+            "MAIL FROM:<a>",
+            "RCPT TO:<b>",
+            "STARTTLS",
+            "STLS",
+            "CRAM-MD5",
+            " (",
+            ")",
+            "ID ",
+            "QUIT",
+            "NOOP",
+            "XOAUTH2 ",
+            "\u{e4}",
+        ]);
+        prop::collection::vec(words, 0..40).prop_map(|words| words.concat().into_bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn no_client_breaks_the_rules_of_the_replies(bytes in pieces(), cut in 1usize..20, kind in 0..9) {
+            let protocol = [Protocol::Imap, Protocol::Pop3, Protocol::Smtp][kind as usize % 3];
+            let encryption = [Encryption::None, Encryption::Optional, Encryption::Required][kind as usize / 3];
+            let methods = vec![MailMethod::Plain, MailMethod::CramMd5, MailMethod::Xoauth2, MailMethod::Apop];
+            let offer = Offer { methods, max_errors: 20, ..Offer::default() };
+            let mut front = Front::new(protocol, offer, encryption, b"<1@a>".to_vec());
+            let (mut input, mut out) = (Input::default(), Vec::new());
+            front.greet(&mut out);
+            for piece in bytes.chunks(cut) {
+                input.push(piece);
+                while let Some(event) = front.step(&mut input, &mut out) {
+                    match event {
+                        Event::Close => break,
+                        Event::StartTls => {
+                            prop_assert_ne!(encryption, Encryption::None);
+                            front.secured(Vec::new());
+                        }
+                        Event::Login(login) => {
+                            let has_end = |text: &[u8]| text.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'));
+                            prop_assert!(!has_end(&login.credentials.user));
+                            prop_assert!(!has_end(&login.credentials.password));
+                        }
+                        Event::Refused(_) => {}
+                    }
+                }
+            }
+            prop_assert!(out.ends_with(b"\r\n"));
+            prop_assert!(!String::from_utf8_lossy(&out).contains("AG1lAHNlY3JldA"));
+        }
+    }
+}

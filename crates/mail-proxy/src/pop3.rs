@@ -128,7 +128,7 @@ impl Pop3 {
             }
             (b"AUTH", None) if may_log_in => {
                 out.extend_from_slice(b"+OK methods supported:\r\n");
-                self.offer.mechanisms().for_each(|name| {
+                self.mechanisms().iter().for_each(|name| {
                     let _ = write!(out, "{name}\r\n");
                 });
                 out.extend_from_slice(b".\r\n");
@@ -174,6 +174,17 @@ impl Pop3 {
         Event::Login(Box::new(Login { credentials, salt, tag, smtp }))
     }
 
+    /// Returns the mechanisms that are announced. As in nginx, `LOGIN` is beside `PLAIN`.
+    fn mechanisms(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.offer.mechanisms().collect();
+        if let Some(at) = names.iter().position(|name| *name == "PLAIN")
+            && !names.contains(&"LOGIN")
+        {
+            names.insert(at + 1, "LOGIN");
+        }
+        names
+    }
+
     fn write_capabilities(&self, out: &mut Vec<u8>) {
         let is_required = self.encryption == Encryption::Required;
         out.extend_from_slice(b"+OK Capability list follows\r\n");
@@ -181,7 +192,7 @@ impl Pop3 {
         usable.for_each(|name| {
             let _ = write!(out, "{name}\r\n");
         });
-        let mechanisms: Vec<_> = self.offer.mechanisms().collect();
+        let mechanisms = self.mechanisms();
         if !is_required && !mechanisms.is_empty() {
             let _ = write!(out, "SASL {}\r\n", mechanisms.join(" "));
         }
@@ -246,8 +257,8 @@ mod tests {
         let (out, _) = send(&mut optional, "CAPA\r\nAUTH\r\n");
         assert_eq!(
             out,
-            "+OK Capability list follows\r\nTOP\r\nUSER\r\nSASL PLAIN\r\nSTLS\r\n.\r\n\
-             +OK methods supported:\r\nPLAIN\r\n.\r\n"
+            "+OK Capability list follows\r\nTOP\r\nUSER\r\nSASL PLAIN LOGIN\r\nSTLS\r\n.\r\n\
+             +OK methods supported:\r\nPLAIN\r\nLOGIN\r\n.\r\n"
         );
         let mut required = session(Encryption::Required, &[Method::Plain]);
         let (out, _) = send(&mut required, "CAPA\r\nUSER me\r\nAUTH PLAIN AG1lAHNlY3JldA==\r\n");
@@ -260,7 +271,7 @@ mod tests {
         assert!(out == "+OK\r\n" && matches!(event, Some(Event::StartTls)));
         required.secured();
         let (out, _) = send(&mut required, "CAPA\r\n");
-        assert_eq!(out, "+OK Capability list follows\r\nTOP\r\nUSER\r\nSASL PLAIN\r\n.\r\n");
+        assert_eq!(out, "+OK Capability list follows\r\nTOP\r\nUSER\r\nSASL PLAIN LOGIN\r\n.\r\n");
     }
 
     #[test]

@@ -115,10 +115,12 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     request: &mut Request,
 ) -> Outcome {
     let mut session = Session::new(context, stream, request);
-    let behind = match session.log_in().await {
+    // Its memory is given back when the client is logged in: sessions last for hours.
+    let logged_in = Box::pin(session.log_in()).await;
+    let behind = match logged_in {
         Ok(behind) => behind,
         Err(end) => {
-            let status = session.say_bye(end).await;
+            let status = Box::pin(session.say_bye(end)).await;
             return Outcome { status, forwarded: None };
         }
     };

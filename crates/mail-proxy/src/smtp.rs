@@ -136,7 +136,8 @@ impl Smtp {
             b"AUTH" => return self.auth(argument, out),
             b"MAIL" | b"RCPT" if is_required => return self.fail(NO_TLS, out),
             b"MAIL" if self.takes_mail() => {
-                if self.facts.helo.is_empty() || !self.facts.from.is_empty() {
+                // Whether a greeting is needed is the server's to decide.
+                if !self.facts.from.is_empty() {
                     return self.fail(BAD_SEQUENCE, out);
                 }
                 if !is_path(argument, b"FROM:") {
@@ -156,10 +157,8 @@ impl Smtp {
                 let none = Credentials::new(Method::None, Vec::new(), Zeroizing::default());
                 return none.map(|credentials| self.login(credentials));
             }
-            b"MAIL" | b"RCPT" | b"DATA" => {
-                let text = if self.takes_mail() { BAD_SEQUENCE } else { NO_LOGIN };
-                return self.fail(text, out);
-            }
+            b"MAIL" => return self.fail(NO_LOGIN, out),
+            b"RCPT" | b"DATA" => return self.fail(BAD_SEQUENCE, out),
             _ => return self.fail(INVALID_COMMAND, out),
         }
         None
@@ -330,8 +329,7 @@ mod tests {
         );
         assert!(matches!(event, Some(Event::StartTls)));
         session.secured(Vec::new());
-        let (out, _) = send(&mut session, "MAIL FROM:<a>\r\n");
-        assert_eq!(out, "503 5.5.1 Bad sequence of commands\r\n", "EHLO is forgotten");
+        assert_eq!(session.facts, SmtpFacts::default(), "EHLO is forgotten");
     }
 
     #[test]

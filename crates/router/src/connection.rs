@@ -15,7 +15,7 @@ use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
 use howdah_http::{fastcgi, h2, respond};
 use howdah_limits::at_once::Permit;
-use howdah_limits::rules;
+use howdah_limits::rules::{self, TooManyConnections};
 use howdah_pipeline::handler::RequestHandler;
 use howdah_pipeline::listener::Accepted;
 use howdah_pipeline::thread::RouterThread;
@@ -53,10 +53,11 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
     let protocol = found.map_or(Protocol::Plain(CleartextHttp2::Never), Protocol::of);
     let handler = RequestHandler::new(thread, &listener);
     // The client behind a balancer is not known yet.
-    let rules = found.filter(|_| !has_proxy_header).map_or(&[][..], |found| &found.limit);
-    let Ok(permits) = rules::connect(rules, info.peer, clock::monotonic_us() * 1000) else {
-        return;
+    let permits = match found.filter(|_| !has_proxy_header) {
+        Some(found) => count(found, &info),
+        None => Ok(Vec::new()),
     };
+    let Ok(permits) = permits else { return };
     let stream = Stream::new(stream);
     // One task type per protocol: the task of a plain connection stays small.
     match protocol {
@@ -76,6 +77,15 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
         Protocol::Plain(http2) => {
             spawn(thread, permits, serve_cleartext(handler, http2, stream, info, drain));
         }
+    }
+}
+
+/// Counts a connection of a listener by its limits.
+fn count(listener: &Listener, info: &ConnectionInfo) -> Result<Vec<Permit>, TooManyConnections> {
+    let now = clock::monotonic_us() * 1000;
+    match listener.session {
+        None => rules::connect(&listener.limit, info.peer, now),
+        Some(_) => rules::begin_session(&listener.limit, info.peer, now),
     }
 }
 
@@ -163,10 +173,11 @@ async fn serve_proxied(
     }
     let _permits = {
         let (snapshot, listener) = handler.listener_snapshot();
-        let rules = snapshot.listeners.get(listener).map_or(&[][..], |found| &found.limit);
-        let now = clock::monotonic_us() * 1000;
-        let Ok(permits) = rules::connect(rules, info.peer, now) else { return };
-        permits
+        match snapshot.listeners.get(listener).map(|found| count(found, &info)) {
+            Some(Ok(permits)) => permits,
+            Some(Err(_)) => return,
+            None => Vec::new(),
+        }
     };
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
