@@ -100,6 +100,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sys_log", sys::log),
     ("wire_dns", wire::dns),
     ("wire_fastcgi", wire::fastcgi),
+    ("wire_fastcgi_requests", wire::fastcgi_requests),
     ("wire_frame", wire::frame),
     ("wire_hostile", wire::hostile),
     ("wire_messages", wire::messages),

@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use howdah_php_pool::profile::Profile;
 use howdah_questions::Profile as ProfileAnswer;
 use howdah_wire::dns;
-use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
+use howdah_wire::fastcgi::{
+    Answer, Answers, MAX_PARAMS, MAX_PARAMS_BYTES, Pairs, Part, Received, Records, Requests,
+    put_pair,
+};
 use howdah_wire::frame::{Head, Log, RequestUsage};
 use howdah_wire::messages::{
     FromPrototype, FromSupervisor, FromTemplate, ToPrototype, ToSupervisor, ToTemplate, ToWorker,
@@ -134,6 +137,58 @@ pub fn fastcgi(input: &[u8]) {
         assert!(encoded.len() <= bytes.len());
         assert!(Pairs::new(&encoded).eq(pairs.into_iter().map(Ok)));
     }
+}
+
+/// Reads what a web server sends in pieces whose length the first byte selects. Requests, bodies and
+/// answers must not depend on the pieces, a head must be within its limits, and an answer must be
+/// whole records.
+pub fn fastcgi_requests(input: &[u8]) {
+    let Some((cut, bytes)) = input.split_first() else { return };
+    let whole = bytes.len().max(1);
+    let cut = usize::from(*cut).clamp(1, whole);
+    assert_eq!(requests(bytes, cut), requests(bytes, whole));
+}
+
+/// The events up to the first malformed record, each as text. A request is answered as soon as its
+/// body is complete, or when it is abandoned.
+fn requests(bytes: &[u8], cut: usize) -> (Vec<String>, bool) {
+    let (mut reader, mut seen, mut body) = (Requests::default(), Vec::new(), Vec::new());
+    for mut input in bytes.chunks(cut) {
+        loop {
+            let event = match reader.next(&mut input) {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(_) => return (seen, false),
+            };
+            assert!(reader.kept_bytes() <= MAX_PARAMS_BYTES);
+            match event {
+                Received::Body(piece) => {
+                    assert!(!piece.is_empty());
+                    body.extend_from_slice(piece);
+                }
+                Received::Head(head) => {
+                    assert!(head.id != 0 && head.params.len() <= MAX_PARAMS_BYTES);
+                    let pairs: Result<Vec<_>, _> = Pairs::new(&head.params).collect();
+                    assert!(pairs.is_ok_and(|pairs| pairs.len() <= MAX_PARAMS));
+                    seen.push(format!("{head:?}"));
+                }
+                Received::Reply(reply) => {
+                    let mut records = Vec::new();
+                    reply.put(&mut records);
+                    let (mut reader, mut rest) = (Records::default(), &records[..]);
+                    while let Ok(Some(_)) = reader.next(&mut rest) {}
+                    assert!(rest.is_empty() && reader.is_record_complete());
+                    seen.push(format!("{reply:?}"));
+                }
+                end @ (Received::BodyEnd | Received::Abort) => {
+                    assert!(reader.has_begun());
+                    seen.push(format!("{end:?} after {:?}", std::mem::take(&mut body)));
+                    reader.end();
+                }
+            }
+        }
+    }
+    (seen, true)
 }
 
 /// The records up to the first malformed one.
