@@ -201,6 +201,18 @@ fn settings_of_the_web_server_are_those_of_one_request() {
 }
 
 #[test]
+fn messages_of_scripts_go_to_the_web_server_unless_that_is_off() {
+    for (value, expected) in [("1", "PHP message: noted"), ("0", "")] {
+        let options = json!({"options": {"admin": {"fastcgi.logging": value}}});
+        let site = Site::script("a.php", "error_log('noted'); echo 'ok';");
+        let behind = serve(site, json!({"applications": {"site": options}}));
+        let answer = behind.ask("a.php", &[]);
+        assert_eq!((body(&answer), answer.1.trim_end()), ("ok", expected));
+        behind.server.wait_for_log("noted");
+    }
+}
+
+#[test]
 fn status_and_ping_are_answered_without_a_process() {
     let behind = serve(Site::script("a.php", "sleep(15);").workers(1), json!({}));
     let mut busy = behind.connect();

@@ -6,7 +6,7 @@
 
 mod absence;
 mod busy;
-mod php_version;
+mod php;
 mod withdrawal;
 
 use std::collections::HashMap;
@@ -21,6 +21,7 @@ use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use self::busy::Busy;
+pub use self::php::Php;
 use super::ends::Ends;
 pub use super::instance::{Instance, NotSent, Worker};
 use super::process_meter::ProcessMeter;
@@ -57,7 +58,7 @@ pub struct Queue {
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
     /// The PHP that was last reported.
-    php: Mutex<php_version::Php>,
+    php: Mutex<Php>,
     inner: Mutex<Inner>,
 }
 

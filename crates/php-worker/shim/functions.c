@@ -15,6 +15,7 @@ PHP_INI_BEGIN()
 PHP_INI_ENTRY_EX("cgi.fix_pathinfo", "1", PHP_INI_SYSTEM, NULL, zend_ini_boolean_displayer_cb)
 PHP_INI_ENTRY_EX("cgi.discard_path", "0", PHP_INI_SYSTEM, NULL, zend_ini_boolean_displayer_cb)
 PHP_INI_ENTRY("fastcgi.error_header", NULL, PHP_INI_SYSTEM, NULL)
+PHP_INI_ENTRY_EX("fastcgi.logging", "1", PHP_INI_SYSTEM, NULL, zend_ini_boolean_displayer_cb)
 PHP_INI_END()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 0)

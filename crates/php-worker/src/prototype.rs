@@ -100,8 +100,7 @@ pub fn run() -> ExitCode {
             start_variables::set(variables);
             match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
                 Ok(()) => {
-                    let version = String::new(); // nobody asks for it
-                    let _ = supervisor.report(&FromPrototype::Ready { version, is_exposed: false });
+                    let _ = supervisor.report(&FromPrototype::checked());
                     ExitCode::SUCCESS
                 }
                 Err(problem) => failed(&supervisor, problem),
@@ -250,8 +249,10 @@ impl Loaded {
         if std::mem::replace(&mut self.is_ready, true) {
             return Ok(());
         }
+        let version = self.application.php.version();
         let is_exposed = self.application.is_on("expose_php");
-        self.report(&FromPrototype::Ready { version: self.application.php.version(), is_exposed })
+        let sends_messages = self.application.is_on("fastcgi.logging");
+        self.report(&FromPrototype::Ready { version, is_exposed, sends_messages })
     }
 
     /// Waits for something to do, and does it.

@@ -85,7 +85,7 @@ impl Launch<'_> {
         };
         if let Some(known) = &self.dry_run {
             if self.spec.isolation.rootfs.is_some() {
-                return FromPrototype::Ready { version: String::new(), is_exposed: false };
+                return FromPrototype::checked();
             }
             match known.check(self.spec) {
                 Err(problem) => return FromPrototype::Failed { problem },
@@ -105,7 +105,7 @@ impl Launch<'_> {
             let report = FromPrototype::Noticed { problem, is_note: false };
             let _ = pipe::send(&self.reports, &report.encode());
         }
-        FromPrototype::Ready { version: String::new(), is_exposed: false }
+        FromPrototype::checked()
     }
 
     fn execute(&self, files: &[(String, String)]) -> std::io::Error {

@@ -47,7 +47,9 @@ impl PhpThread {
             Event::None => {}
             Event::Log(severity, message) => {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
-                    if let Some(messages) = &context.messages {
+                    if let Some(messages) = &context.messages
+                        && attached.queue.sends_messages()
+                    {
                         messages.push(&for_server(&message));
                     }
                     let text = String::from_utf8_lossy(&message);

@@ -268,10 +268,7 @@ fn serve(specs: &OwnedFd, findings: &OwnedFd, options: &Options) -> io::Result<(
         if start != known {
             pipe::send(findings, &message_of(&start))?;
         }
-        pipe::send(
-            findings,
-            &FromPrototype::Ready { version: String::new(), is_exposed: false }.encode(),
-        )?;
+        pipe::send(findings, &FromPrototype::checked().encode())?;
     }
     Ok(())
 }

@@ -84,14 +84,21 @@ impl Application {
     ) -> Result<Report, Violation> {
         let mut descriptors = Vec::new();
         let for_router = match message {
-            FromPrototype::Ready { version, is_exposed } => {
+            FromPrototype::Ready { version, is_exposed, sends_messages } => {
                 if self.stage != Stage::Loading || version.len() > MAX_VERSION {
                     return Err(Violation("`Ready` out of order"));
                 }
                 self.stage = Stage::Ready;
                 drop(self.output.as_mut().and_then(Output::end_start));
                 let (shares_start, is_counted) = (self.shares_start, !self.plan.is_exact());
-                FromSupervisor::Ready { application, version, is_exposed, shares_start, is_counted }
+                FromSupervisor::Ready {
+                    application,
+                    version,
+                    is_exposed,
+                    sends_messages,
+                    shares_start,
+                    is_counted,
+                }
             }
             FromPrototype::Failed { problem } => {
                 if self.stage != Stage::Loading {

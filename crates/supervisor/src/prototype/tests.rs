@@ -49,7 +49,7 @@ impl Fake {
     /// Like [`Fake::loading`], with PHP loaded.
     fn ready() -> Self {
         let mut fake = Fake::loading();
-        fake.says(&FromPrototype::Ready { version: "8.2.0".to_owned(), is_exposed: false });
+        fake.says(&FromPrototype::checked());
         assert!(matches!(fake.heard(), Ok(Report::ForRouter(FromSupervisor::Ready { .. }, _))));
         fake
     }
@@ -166,8 +166,8 @@ fn died(worker: WorkerId) -> FromPrototype {
     FromPrototype::Died { worker, pid: 1, status: Exit::Signal(9), was_idle: false }
 }
 
-fn ready() -> FromPrototype {
-    FromPrototype::Ready { version: "8.2.0".to_owned(), is_exposed: false }
+fn ready_with(version: String) -> FromPrototype {
+    FromPrototype::Ready { version, is_exposed: false, sends_messages: false }
 }
 
 fn failed() -> FromPrototype {
@@ -182,9 +182,9 @@ const STRANGER: WorkerId = WorkerId { index: 7, incarnation: 7 };
 
 #[test]
 fn a_prototype_is_ready_or_has_failed_once() {
-    Fake::ready().is_violation(&ready());
+    Fake::ready().is_violation(&FromPrototype::checked());
     Fake::ready().is_violation(&failed());
-    for message in [ready(), failed(), died(STRANGER)] {
+    for message in [FromPrototype::checked(), failed(), died(STRANGER)] {
         let mut fake = Fake::loading();
         assert!(matches!(fake.judged(&failed()), Ok(Report::Internal)));
         assert!(fake.application.failure.as_ref().unwrap().message.len() < 20_000);
@@ -193,8 +193,7 @@ fn a_prototype_is_ready_or_has_failed_once() {
     }
     let noticed = FromPrototype::Noticed { problem: Problem::of("x"), is_note: false };
     Fake::ready().is_violation(&noticed);
-    Fake::loading()
-        .is_violation(&FromPrototype::Ready { version: "8".repeat(1000), is_exposed: false });
+    Fake::loading().is_violation(&ready_with("8".repeat(1000)));
 }
 
 #[test]
@@ -204,7 +203,7 @@ fn what_is_no_message_is_heard_once() {
         rustix::io::write(&fake.reports, bytes).unwrap();
         assert!(fake.heard().is_err(), "{bytes:?}");
         fake.application.terminate(Some("it reported nonsense"));
-        fake.says(&ready());
+        fake.says(&FromPrototype::checked());
         assert!(matches!(fake.heard(), Ok(Report::Empty)));
         assert!(fake.application.reports().is_none() && !fake.application.has_buffered());
         assert!(!fake.shell.wait().unwrap().success(), "it was killed");
@@ -366,7 +365,7 @@ fn a_prototype_is_asked_for_a_few_workers_at_once() {
         assert!(told.encode().len() < 20_000, "what it says is bounded");
     }
     assert_eq!(fake.asked().len(), MAX_SPAWNS);
-    assert!(fake.judged(&ready()).is_err());
+    assert!(fake.judged(&FromPrototype::checked()).is_err());
 }
 
 #[test]
@@ -407,7 +406,7 @@ fn a_prototype_that_sleeps_over_a_question_is_killed_and_a_busy_one_has_more_tim
     assert_eq!(fake.later(SLOW_ANSWER_TIMEOUT), None);
 
     let mut fake = Fake::running("echo; while :; do :; done");
-    assert!(fake.judged(&ready()).is_ok());
+    assert!(fake.judged(&FromPrototype::checked()).is_ok());
     fake.spawn();
     assert_eq!(fake.later(ANSWER_TIMEOUT * 5), None);
     assert_eq!(fake.later(ANSWER_TIMEOUT * 5), Some("it has not answered for ten seconds"));
@@ -548,7 +547,7 @@ fn random_messages_of_a_prototype_are_answers_or_its_end() {
             }
             asked += fake.asked().len();
             let message = match below(8) {
-                0 => ready(),
+                0 => FromPrototype::checked(),
                 1 => FromPrototype::Traced { number: below(12) as u32, stack: Err("x".into()) },
                 2 => FromPrototype::Measured {
                     base: below(u64::MAX),
@@ -557,7 +556,7 @@ fn random_messages_of_a_prototype_are_answers_or_its_end() {
                 },
                 3 => died(owner),
                 4 => not_started(owner),
-                _ if number == 0 => ready(),
+                _ if number == 0 => FromPrototype::checked(),
                 _ => FromPrototype::Started { worker: owner, pid },
             };
             match fake.judged(&message) {

@@ -79,6 +79,8 @@ messages! {
             version: String,
             /// Responses say that PHP runs (`expose_php`).
             is_exposed: bool,
+            /// Messages of scripts also go to web servers that pass requests (`fastcgi.logging`).
+            sends_messages: bool,
         }
         /// PHP cannot be started; the prototype ends.
         2 Failed {
@@ -169,6 +171,14 @@ messages! {
             /// The requested workers that still run.
             workers: Vec<Usage>,
         }
+    }
+}
+
+impl FromPrototype {
+    /// Returns [`FromPrototype::Ready`] without facts about PHP, for a start that is only checked.
+    pub fn checked() -> Self {
+        let version = String::new();
+        FromPrototype::Ready { version, is_exposed: false, sends_messages: false }
     }
 }
 

@@ -281,6 +281,8 @@ messages! {
             version: String,
             /// Responses say that PHP runs (`expose_php`).
             is_exposed: bool,
+            /// Messages of scripts also go to web servers that pass requests (`fastcgi.logging`).
+            sends_messages: bool,
             /// The application shares the start of PHP with others.
             shares_start: bool,
             /// Limits of all its processes are counted, as no control group keeps them.

@@ -10,6 +10,7 @@ use howdah_php_pool::automatic_sizing;
 use howdah_php_pool::automatic_sizing::application::Measurement;
 use howdah_php_pool::automatic_sizing::meter::Activity;
 use howdah_php_pool::output::{self, OutputOwner};
+use howdah_php_pool::queue::Php;
 use howdah_php_pool::queue::{Queue, Worker};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_php_pool::worker_count::WorkerStage;
@@ -41,13 +42,14 @@ impl Pools {
                 application,
                 version,
                 is_exposed,
+                sends_messages,
                 shares_start,
                 is_counted,
             } => {
                 if let Some(app) = self.by_number(application) {
                     (app.shares_start, app.is_counted) = (shares_start, is_counted);
                 }
-                self.on_ready(application, &version, is_exposed)?;
+                self.on_ready(application, Php { version, is_exposed, sends_messages })?;
             }
             FromSupervisor::Booted { application, boot_us, has_template, without } => {
                 self.on_booted(application, boot_us, has_template, &without);
@@ -132,7 +134,7 @@ impl Pools {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
-    fn on_ready(&mut self, number: u32, version: &str, is_exposed: bool) -> io::Result<()> {
+    fn on_ready(&mut self, number: u32, php: Php) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
@@ -141,7 +143,7 @@ impl Pools {
         if std::mem::take(&mut app.is_overdue) {
             app.queue.resume();
         }
-        app.queue.set_php_version(version, is_exposed);
+        app.queue.set_php(php);
         (app.failure, app.foreseen) = (None, None);
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
