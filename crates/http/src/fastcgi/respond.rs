@@ -148,7 +148,17 @@ impl<I: Io> Sender<'_, I> {
         is_head: bool,
     ) -> Result<(), SendError> {
         self.put_messages();
-        self.records(head(response).into()).await?;
+        let mut head = head(response);
+        // As PHP-FPM sends it: clients exist that expect a short response in a single record.
+        let body = match body {
+            Body::Bytes(bytes) if !is_head && bytes.len() <= MAX_COPY => {
+                head.extend_from_slice(&bytes);
+                self.body += bytes.len() as u64;
+                Body::Empty
+            }
+            body => body,
+        };
+        self.records(head.into()).await?;
         if !is_head {
             self.send_body(body).await?;
         } else if let Body::Stream(mut stream) = body {
