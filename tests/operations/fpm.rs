@@ -315,6 +315,38 @@ fn the_service_manager_is_told_what_the_processes_do() {
 }
 
 #[test]
+fn the_access_log_has_php_fpms_codes_and_not_the_suppressed_paths() {
+    let format = "%R|%m|%r%Q%q|%s|%l|%f|%n|%P|%{REQUEST_URI}e|%{X-A}o|%u|%{no}e|%p|%M";
+    let pool = Pool::new("<?php header('X-A: 1'); echo getmypid();", "");
+    let log = pool.path("access");
+    let more = format!(
+        "access.log = {}\naccess.format = \"{format}\"\naccess.suppress_path[] = /index.php",
+        log.display()
+    );
+    pool.configure(&more);
+    let pool = pool.start();
+    pool.ask();
+    let answer = pool.ask_with("a=b");
+    let (_, process) = answer.split_once("\r\n\r\n").unwrap();
+    let process: String = process.chars().take_while(char::is_ascii_digit).collect();
+    let lines = eventually("a line of the log", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.ends_with('\n').then_some(text)
+    });
+    let script = pool.path("index.php");
+    let expected = format!(
+        "-|GET|/index.php?a=b|200|0|{}|www|{}|/index.php?a=b|1||-|{process}|",
+        script.display(),
+        pool.pid()
+    );
+    let memory = lines.trim_end().strip_prefix(&expected);
+    assert!(
+        memory.is_some_and(|memory| memory.parse::<u64>().is_ok_and(|used| used > 0)),
+        "{lines}"
+    );
+}
+
+#[test]
 fn information_and_modules_are_printed_as_by_php_fpm() {
     let pool = Pool::new("", "");
     let text = |arguments: &[&str]| {

@@ -44,7 +44,7 @@ impl LineBuffer {
             self.waiting.len() - 1
         });
         let Some(waiting) = self.waiting.get_mut(index) else { return false };
-        log.write_line(&source, &mut waiting.text);
+        log.write_line(record, &source, &mut waiting.text);
         if waiting.text.len() < FLUSH_BYTES {
             return is_first;
         }

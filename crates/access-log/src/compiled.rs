@@ -4,13 +4,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use howdah_config::{self as config, Condition, Only};
+use howdah_config::{self as config, Condition, FpmLog, LogFormat, Only};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::message::ConnectionInfo;
 use howdah_http::variables::{ResponseFacts, VariableSource};
 
 use super::file::{LogFile, LogFiles};
 use super::format::Format;
+use super::php_fpm;
 
 /// A compiled access log.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct AccessLog {
     format: Format,
     condition: Option<Condition>,
     only: Option<Only>,
+    php_fpm: Option<FpmLog>,
     flush: Duration,
 }
 
@@ -39,6 +41,10 @@ impl AccessLog {
             format: Format::new(&config.format, &config.absent, &config.mask),
             condition: config.condition.clone(),
             only: config.only.clone(),
+            php_fpm: match &config.format {
+                LogFormat::PhpFpm(log) => Some(log.clone()),
+                LogFormat::Text(_) | LogFormat::Json(_) => None,
+            },
             flush: config.flush,
         }
     }
@@ -81,6 +87,7 @@ impl AccessLog {
         scratch: &mut Vec<u8>,
     ) -> bool {
         self.only.as_ref().is_none_or(|only| is_one_of(only, record))
+            && self.php_fpm.as_ref().is_none_or(|log| !php_fpm::is_suppressed(log, record))
             && self.condition.as_ref().is_none_or(|condition| {
                 condition.holds(scratch, |variable, out| {
                     source.write(variable, out);
@@ -89,8 +96,13 @@ impl AccessLog {
     }
 
     /// Appends a line.
-    pub(super) fn write_line(&self, source: &VariableSource<'_>, line: &mut Vec<u8>) {
-        self.format.line(source, line);
+    pub(super) fn write_line(
+        &self,
+        record: &RequestRecord<'_>,
+        source: &VariableSource<'_>,
+        line: &mut Vec<u8>,
+    ) {
+        self.format.line(record, source, line);
     }
 }
 

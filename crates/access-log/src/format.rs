@@ -1,10 +1,11 @@
 //! The format of a line, compiled to pieces of text and variables.
 
-use howdah_config::{LogFormat, LogValue, Part, Template, Variable};
+use howdah_config::{FpmPart, LogFormat, LogValue, Part, Template, Variable};
+use howdah_http::exchange::RequestRecord;
 use howdah_http::mask::{is_masked, mask_cookies, mask_query};
 use howdah_http::variables::VariableSource;
 
-use super::escape;
+use super::{escape, php_fpm};
 
 /// A compiled format.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ enum Piece {
     Variable(Variable),
     /// A variable as a number of JSON.
     Number(Variable),
+    /// A code of PHP-FPM's log.
+    PhpFpm(FpmPart),
 }
 
 impl Format {
@@ -55,13 +58,26 @@ impl Format {
                 }
                 format.text("}");
             }
+            LogFormat::PhpFpm(log) => {
+                for part in log.format.parts() {
+                    match part {
+                        FpmPart::Literal(text) => format.text(text),
+                        part => format.pieces.push(Piece::PhpFpm(part.clone())),
+                    }
+                }
+            }
         }
         format.text("\n");
         format
     }
 
     /// Appends a line.
-    pub fn line(&self, source: &VariableSource<'_>, line: &mut Vec<u8>) {
+    pub fn line(
+        &self,
+        record: &RequestRecord<'_>,
+        source: &VariableSource<'_>,
+        line: &mut Vec<u8>,
+    ) {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => line.extend_from_slice(text),
@@ -74,6 +90,7 @@ impl Format {
                     }
                     without_leading_zeros(line, start);
                 }
+                Piece::PhpFpm(part) => self.php_fpm(part, record, line),
             }
         }
     }
@@ -93,6 +110,29 @@ impl Format {
             let quotes = !matches!(variable, Variable::ResponseHeader(_));
             escape::text(line, start, quotes);
         }
+    }
+
+    fn php_fpm(&self, part: &FpmPart, record: &RequestRecord<'_>, line: &mut Vec<u8>) {
+        let start = line.len();
+        if !php_fpm::write(part, record, line) {
+            line.truncate(start);
+            line.extend_from_slice(&self.absent);
+            return;
+        }
+        match part {
+            FpmPart::Query => self.hide(&Variable::Arguments, line, start),
+            FpmPart::Parameter(name) if name == "QUERY_STRING" => {
+                self.hide(&Variable::Arguments, line, start);
+            }
+            FpmPart::Parameter(name) if name == "HTTP_COOKIE" => {
+                self.hide(&Variable::Header("cookie".to_owned()), line, start);
+            }
+            FpmPart::ResponseField(name) => {
+                self.hide(&Variable::ResponseHeader(name.clone()), line, start);
+            }
+            _ => self.hide(&Variable::RequestUri, line, start),
+        }
+        escape::text(line, start, true);
     }
 
     /// Hides secrets in the value that begins at `start`.

@@ -19,6 +19,7 @@ mod datagram;
 mod escape;
 mod file;
 mod format;
+mod php_fpm;
 mod secrets;
 
 #[cfg(test)]

@@ -3,10 +3,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use howdah_config::Destination;
 use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::fixture::request;
-use howdah_http::message::{ConnectionFields, FieldBlock, Request};
+use howdah_http::message::{Additions, ConnectionFields, FieldBlock, Request};
 use howdah_sys::log::Log;
 use proptest::prelude::*;
 
@@ -267,4 +268,58 @@ fn masked_arguments_are_hidden_wherever_a_url_stands() {
     let expected = "GET /?token=***&a=1 HTTP/1.1|/?token=***&a=1|https://a/?token=***|***|1|***|\
                     token=***&a=1|token=***; b=1\n";
     assert_eq!(text, expected);
+}
+
+/// A request of a web server over FastCGI, with these parameters.
+fn of_web_server(target: &str, parameters: &[(&'static str, &'static str)]) -> Request {
+    let mut request = request(target, &[("Authorization", "Basic YW5uOnNlY3JldA==")]);
+    let pair = |(name, value): &(&'static str, &'static str)| {
+        (Bytes::from_static(name.as_bytes()), Bytes::from_static(value.as_bytes()))
+    };
+    let parameters = Some(parameters.iter().map(pair).collect());
+    request.additions = Some(Box::new(Additions { parameters, ..Additions::default() }));
+    request
+}
+
+#[test]
+fn a_line_may_have_the_form_of_php_fpm() {
+    let request = of_web_server(
+        "/pretty?a=b",
+        &[("SCRIPT_NAME", "/a.php"), ("SCRIPT_FILENAME", "/srv/a.php"), ("X", "y \"\n")],
+    );
+    for (format, expected) in [
+        ("%u \"%m %r%Q%q\" %s %l %f %n", "ann \"GET /a.php?a=b\" 200 0 /srv/a.php -"),
+        ("%{X}e %{NONE}e %{etag}o %{none}o", "y \\x22\\x0a - \\x221\\x22 -"),
+        ("%d %{mili}d %{micro}d", "1.234 1234.000 1234000"),
+        ("%p %M %{mega}M %C 100%%", "- 0 0 0.00 100%"),
+    ] {
+        let config = format!(
+            r#"{{"path": "/x", "php_fpm": {{"format": {}}}}}"#,
+            serde_json::Value::from(format)
+        );
+        let mut logged = Logged::new(&config);
+        logged.add(Some(&request));
+        logged.lines.flush_all(&logged.errors);
+        assert_eq!(logged.written(), format!("{expected}\n"));
+    }
+    let mut logged = Logged::new(r#"{"path": "/x", "php_fpm": {}}"#);
+    logged.add(Some(&request));
+    logged.add(None);
+    logged.lines.flush_all(&logged.errors);
+    let text = logged.written();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("127.0.0.1 - ann "), "{text}");
+    assert!(lines[0].ends_with(" \"GET /a.php\" 200"), "{text}");
+    assert!(lines[1].ends_with(" \"- \" 400"), "{text}");
+}
+
+#[test]
+fn plain_requests_of_suppressed_paths_have_no_line() {
+    let config = r#"{"path": "/x", "php_fpm": {"format": "%r%Q%q", "suppress_paths": ["/ping"]}}"#;
+    let mut logged = Logged::new(config);
+    logged.add(Some(&of_web_server("/other", &[("SCRIPT_NAME", "/ping")])));
+    logged.add(Some(&of_web_server("/ping?a", &[("SCRIPT_NAME", "/ping")])));
+    logged.add(Some(&of_web_server("/ping", &[("SCRIPT_NAME", "/a.php")])));
+    logged.lines.flush_all(&logged.errors);
+    assert_eq!(logged.written(), "/ping?a\n/a.php\n");
 }

@@ -16,7 +16,7 @@ pub use self::destination::{
     Destination, JOURNAL_SOCKET, Journal, Syslog, SyslogProtocol, SyslogServer,
 };
 pub use self::format::{LogFormat, LogValue};
-pub use self::php_fpm::{FpmFormat, FpmPart, FpmTime};
+pub use self::php_fpm::{DEFAULT_FPM_FORMAT, FpmFormat, FpmLog, FpmPart, FpmTime};
 use crate::key::{Key, Kind, Shape};
 
 /// The value of `access_log`.
@@ -43,6 +43,13 @@ static ACCESS_LOG: Shape = Shape {
                  is as in Apache. The names are **Howdah's**",
             )
             .unit(),
+            Key::new(
+                "php_fpm",
+                Kind::Object(&php_fpm::PHP_FPM),
+                "Lines as in PHP-FPM's `access.log`, in place of `format`",
+            )
+            .default("none")
+            .details("For [web servers](../behind-another-server.md) in front. See below"),
             Key::switch(
                 "numbers",
                 false,
@@ -177,11 +184,17 @@ impl AccessLog {
         }
         let object = node.object(&ACCESS_LOG)?;
         let numbers = object.switch("numbers")?;
-        let format = match object.read("format", |format| LogFormat::read(format, numbers))? {
-            Some(format) => format,
-            None => LogFormat::combined(node)?,
+        let text = object.read("format", |format| LogFormat::read(format, numbers))?;
+        let format = match (text, object.read("php_fpm", FpmLog::read)?) {
+            (None, None) => LogFormat::combined(node)?,
+            (Some(format), None) => format,
+            (None, Some(log)) => LogFormat::PhpFpm(log),
+            (Some(_), Some(_)) => {
+                let node = object.optional("php_fpm").unwrap_or(*node);
+                return Err(node.invalid("cannot be used with \"format\""));
+            }
         };
-        if let (true, LogFormat::Text(_), Some(node)) =
+        if let (true, LogFormat::Text(_) | LogFormat::PhpFpm(_), Some(node)) =
             (numbers, &format, object.optional("numbers"))
         {
             let error = node.invalid("is for lines of JSON");

@@ -105,8 +105,8 @@ pub use howdah_template::{
 
 pub use access::{Access, BasicAuth, Members};
 pub use access_log::{
-    AccessLog, Destination, FpmFormat, FpmPart, FpmTime, JOURNAL_SOCKET, Journal, LogFormat,
-    LogValue, Only, Syslog, SyslogProtocol, SyslogServer,
+    AccessLog, DEFAULT_FPM_FORMAT, Destination, FpmFormat, FpmLog, FpmPart, FpmTime,
+    JOURNAL_SOCKET, Journal, LogFormat, LogValue, Only, Syslog, SyslogProtocol, SyslogServer,
 };
 pub use action::{Action, ActionKind, AuthRequest, ErrorPage, PageSource, PageStatus, Share};
 pub use action_options::{ActionOptions, BodyLimit};

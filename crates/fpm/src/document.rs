@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use howdah_config::DEFAULT_FPM_FORMAT;
 use howdah_import::php_fpm::{self, Line};
 use howdah_sys::credentials::{self, Credentials};
 use serde_json::{Map, Value, json};
@@ -179,8 +180,33 @@ fn application(
         // The master writes the records, in php-fpm's form.
         limits.remove("slow_log");
     }
+    if let Some(Value::Object(log)) = application.get_mut("access_log") {
+        log.remove("format");
+        log.insert("php_fpm".into(), access_log(pool, std::process::id()));
+        // In the order of the requests, whatever thread has answered them.
+        log.insert("flush".into(), 0.into());
+    }
     options(&mut application, pool, php, arguments);
     Ok(application.into())
+}
+
+/// Returns the lines of the access log. `parent` is the master process, whose id `%P` stands for.
+fn access_log(pool: &Section, parent: u32) -> Value {
+    let format = pool.text("access.format").unwrap_or(DEFAULT_FPM_FORMAT);
+    // A code follows each percent sign, which may be one itself.
+    let pieces: Vec<String> =
+        format.split("%%").map(|piece| piece.replace("%P", &parent.to_string())).collect();
+    let mut log = json!({ "format": pieces.join("%%") });
+    let suppressed: Vec<&str> = pool
+        .elements
+        .iter()
+        .filter(|element| element.name == "access.suppress_path")
+        .map(|element| element.value.as_str())
+        .collect();
+    if !suppressed.is_empty() {
+        log["suppress_paths"] = json!(suppressed);
+    }
+    log
 }
 
 /// Adds `php.ini` and the settings of `-d`, which the pool's own ones come before.

@@ -111,15 +111,13 @@ pub fn run(
         log.write(Level::Error, "FPM initialization failed");
         return BAD_CONFIGURATION;
     };
-    let document = document(&conf, &listeners, php, arguments, &variables.own);
-    let document = match document {
-        Ok(document) => document.to_string().into_bytes(),
-        Err(problem) => {
-            log.write(Level::Error, problem);
-            log.write(Level::Error, "FPM initialization failed");
-            return BAD_CONFIGURATION;
-        }
-    };
+    // Once for its problems, and again below: in the background, this process has another id.
+    let made = || document(&conf, &listeners, php, arguments, &variables.own);
+    if let Err(problem) = made() {
+        log.write(Level::Error, problem);
+        log.write(Level::Error, "FPM initialization failed");
+        return BAD_CONFIGURATION;
+    }
     let mut detached = None;
     if conf.global.number("daemonize", 1) == 1 && !is_reload {
         match detach() {
@@ -130,6 +128,7 @@ pub fn run(
             }
         }
     }
+    let document = made().map(|document| document.to_string().into_bytes()).unwrap_or_default();
     let events = signals::descriptor(&[
         signals::SIGCHLD,
         signals::SIGTERM,

@@ -82,6 +82,11 @@ pub trait Facts: fmt::Debug {
         None
     }
 
+    /// Returns the process id of the worker that has run the script, once it has ended.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns the reason why the program that handled the request has died, in a line.
     fn failure(&self) -> Option<&str> {
         None
@@ -165,6 +170,11 @@ impl Handling {
     /// Returns the facts about the script of the request, once it has ended.
     pub fn script_facts(&self) -> Option<ScriptFacts> {
         self.runner.borrow().as_ref()?.facts.as_ref()?.script()
+    }
+
+    /// Returns the process id of the worker that has run the script, once it has ended.
+    pub fn process(&self) -> Option<u32> {
+        self.runner.borrow().as_ref()?.facts.as_ref()?.process()
     }
 
     /// Records the time from the first byte of the request to the head of the response, if a script

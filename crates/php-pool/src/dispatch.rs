@@ -70,6 +70,7 @@ pub async fn run(
         user: exchange.request.user.clone(),
         length: 0,
         times: OnceLock::new(),
+        process: OnceLock::new(),
         usage: OnceLock::new(),
         failure: OnceLock::new(),
         has_started_php: OnceLock::new(),

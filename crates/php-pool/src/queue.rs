@@ -219,12 +219,13 @@ impl Queue {
         {
             let times = info.times(started, clock::monotonic_us());
             inner.counters.finished(times, done);
-            let _ = info.context.usage.set(done); // unset until here, as the next one
-            let _ = info.context.times.set(times);
+            let _ = info.context.usage.set(done); // unset until here, as the next ones
             if let Some(worker) = instance.workers().get_mut(&owner) {
+                let _ = info.context.process.set(worker.pid);
                 worker.last.set(&info.context, times, done);
                 output = worker.output.as_ref().filter(|output| output.has_unlogged()).cloned();
             }
+            let _ = info.context.times.set(times);
         }
         inner.feed();
         output

@@ -79,6 +79,8 @@ pub struct RequestContext {
     pub flow: Flow,
     /// Waiting and run time, once the script has ended.
     pub times: OnceLock<Times>,
+    /// Process id of the worker, once the script has ended.
+    pub process: OnceLock<u32>,
     /// Processor time and memory, once the script has ended.
     pub usage: OnceLock<RequestUsage>,
     /// How its worker has died, in a line.
@@ -143,6 +145,10 @@ impl Facts for RequestContext {
         self.failure.get().map(|failure| &**failure)
     }
 
+    fn process(&self) -> Option<u32> {
+        self.process.get().copied()
+    }
+
     fn script(&self) -> Option<ScriptFacts> {
         let (times, usage) = (self.times.get()?, self.usage.get().copied().unwrap_or_default());
         Some(ScriptFacts {
@@ -194,6 +200,7 @@ mod tests {
                 length: 0,
                 flow: Flow::default(),
                 times: OnceLock::new(),
+                process: OnceLock::new(),
                 usage: OnceLock::new(),
                 failure: OnceLock::new(),
                 has_started_php: OnceLock::new(),

@@ -396,6 +396,7 @@ mod tests {
             user: None,
             length: 0,
             times: Default::default(),
+            process: Default::default(),
             usage: Default::default(),
             failure: Default::default(),
             has_started_php: Default::default(),

@@ -76,8 +76,9 @@ impl Handler for RequestHandler {
         {
             let mut response = fastcgi::answer(&context, settings, exchange).await;
             exchange.request.handling.set_answered(exchange.started_at);
-            let of_listener = listener.access_log.as_ref();
-            let logs = logs(&snapshot, of_listener, false, &exchange.request);
+            // Also for pages of the status, which no process answers.
+            let of_application = snapshot.application_logs.get(&*settings.application);
+            let logs = of_application.or(listener.access_log.as_ref()).cloned();
             let progress = Progress { admission: context.admission.take(), logs };
             self.keep(progress, &exchange.request, &mut response);
             return response;

@@ -1,5 +1,6 @@
 //! Clocks: wall clock in the local time zone, and monotonic clock for durations across processes.
 
+use std::ffi::CString;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -70,6 +71,21 @@ pub fn iso_date(seconds: u64, out: &mut String) {
     );
 }
 
+/// Maximum length of a time in the format of a user, in bytes.
+const MAX_FORMATTED: usize = 128;
+
+/// Appends a local time, in seconds since 1970, in a format of `strftime`; nothing if the text would be
+/// longer than 127 bytes.
+pub fn formatted(seconds: u64, format: &str, out: &mut Vec<u8>) {
+    let Ok(format) = CString::new(format) else { return };
+    let (tm, mut buffer) = (local(seconds), [0_u8; MAX_FORMATTED]);
+    // SAFETY: `buffer` is as long as the call is told, `format` ends with a NUL, and `tm` was filled by
+    // `localtime_r`, whose name of the time zone is static.
+    let len =
+        unsafe { libc::strftime(buffer.as_mut_ptr().cast(), MAX_FORMATTED, format.as_ptr(), &tm) };
+    out.extend_from_slice(buffer.get(..len).unwrap_or_default());
+}
+
 /// Returns the seconds by which local time is ahead of UTC at a time in seconds since 1970.
 pub fn utc_offset(seconds: u64) -> i64 {
     local(seconds).tm_gmtoff
@@ -96,5 +112,18 @@ mod tests {
         assert!(date.ends_with("Sep/2001:01:46:40") || zone != "+0000", "{text}");
         assert_eq!((date.len(), zone.len()), (20, 5), "{text}");
         assert!(zone.starts_with(['+', '-']), "{text}");
+    }
+
+    #[test]
+    fn a_format_of_strftime_is_obeyed_and_cut_to_nothing_if_it_is_too_long() {
+        let of = |format: &str| {
+            let mut out = Vec::new();
+            formatted(1_000_000_000, format, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(of("%Y-%m %% %s"), "2001-09 % 1000000000");
+        for none in ["", "a\0b", &"%Y".repeat(40)] {
+            assert_eq!(of(none), "");
+        }
     }
 }

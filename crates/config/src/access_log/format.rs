@@ -2,6 +2,7 @@
 
 use howdah_template::{Part, Template, Variable};
 
+use super::php_fpm::FpmLog;
 use crate::error::Error;
 use crate::node::Node;
 use crate::suggest::nearest;
@@ -14,6 +15,8 @@ pub enum LogFormat {
     Text(Template),
     /// A JSON object, members in document order.
     Json(Vec<(String, LogValue)>),
+    /// A line of PHP-FPM.
+    PhpFpm(FpmLog),
 }
 
 /// The value of a member of a line in JSON.

@@ -1,6 +1,54 @@
 //! A format of PHP-FPM's access log (`access.format`), with the messages with which PHP-FPM refuses
 //! one.
 
+use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
+use crate::node::Node;
+
+/// `php_fpm` of an access log.
+pub(super) static PHP_FPM: Shape = Shape {
+    name: "php_fpm_log",
+    parts: &[&[
+        Key::new("format", Kind::Text, "A line with the codes of PHP-FPM's `access.format`")
+            .default("`\"%R - %u %t \\\"%m %r\\\" %s\"`"),
+        Key::new("suppress_paths", Kind::Texts, "Paths of scripts (`SCRIPT_NAME`) without a line")
+            .default("none")
+            .details(
+                "PHP-FPM's `access.suppress_path[]`: if the method is `GET` or `HEAD`, there is no \
+                 query and no body, and the status is 200 to 299",
+            ),
+    ]],
+};
+
+/// The format of PHP-FPM without `access.format`.
+pub const DEFAULT_FPM_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
+
+/// A line of PHP-FPM's access log, and the requests without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FpmLog {
+    /// The format of a line.
+    pub format: FpmFormat,
+    /// Paths of scripts whose plain requests have no line.
+    pub suppressed: Vec<String>,
+}
+
+impl FpmLog {
+    pub(super) fn read(node: &Node<'_>) -> Result<FpmLog, Error> {
+        let object = node.object(&PHP_FPM)?;
+        let read =
+            |node: &Node<'_>| FpmFormat::parse(node.text()?).map_err(|reason| node.invalid(reason));
+        let format = match object.read("format", read)? {
+            Some(format) => format,
+            None => FpmFormat::parse(DEFAULT_FPM_FORMAT).map_err(|reason| node.invalid(reason))?,
+        };
+        let suppressed = object.read("suppress_paths", |node| {
+            node.strings()?.map(|path| path.text().map(str::to_owned)).collect()
+        })?;
+        object.end()?;
+        Ok(FpmLog { format, suppressed: suppressed.unwrap_or_default() })
+    }
+}
+
 /// A compiled format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FpmFormat(Vec<FpmPart>);

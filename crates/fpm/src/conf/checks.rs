@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use howdah_config::FpmFormat;
+use howdah_config::{DEFAULT_FPM_FORMAT, FpmFormat};
 use howdah_sys::credentials::{self, Credentials};
 
 use super::{Conf, Invalid, STATE_PREFIX, Section, system};
@@ -328,7 +328,7 @@ impl Check<'_> {
             }
         }
         if !self.pool.is_set("access.format") {
-            self.pool.set_text("access.format", "%R - %u %t \"%m %r\" %s".to_owned());
+            self.pool.set_text("access.format", DEFAULT_FPM_FORMAT.to_owned());
         }
         Ok(())
     }

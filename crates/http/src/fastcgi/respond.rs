@@ -68,7 +68,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let body_sent = sender.body.min(bytes);
         drop(sender);
         self.handler.log_request(&RequestRecord {
-            connection: &request.connection,
+            connection: &self.info,
             request: Some(&request),
             refused_line: &[],
             refusal: None,

@@ -91,6 +91,7 @@ mod tests {
             user: None,
             length: 0,
             times: OnceLock::new(),
+            process: OnceLock::new(),
             usage: Default::default(),
             failure: Default::default(),
             has_started_php: Default::default(),
