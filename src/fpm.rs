@@ -81,7 +81,7 @@ pub fn run(called: &Called) -> ExitCode {
     match command_line::parse(&called.arguments) {
         Action::Help => print_help(called, 0),
         Action::Usage => print_help(called, USAGE),
-        Action::Version => print_version(called),
+        Action::Version(arguments) => print_version(called, &arguments),
         Action::Run(arguments) => serve(called, &arguments),
     }
 }
@@ -91,7 +91,7 @@ fn print_help(called: &Called, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn print_version(called: &Called) -> ExitCode {
+fn print_version(called: &Called, arguments: &Arguments) -> ExitCode {
     match find_php(called.version.as_deref()) {
         Ok(program) => {
             // In the form that programs read; when PHP was built, it does not say.
@@ -101,10 +101,36 @@ fn print_version(called: &Called) -> ExitCode {
             if let Some(rest) = program.version.strip_prefix("8.") {
                 println!("Zend Engine v4.{rest}, Copyright (c) Zend Technologies");
             }
+            if has_opcache(&program, arguments) {
+                let version = &program.version;
+                println!("    with Zend OPcache v{version}, Copyright (c), by Zend Technologies");
+            }
             ExitCode::SUCCESS
         }
         Err(problem) => fail(&problem),
     }
+}
+
+/// Returns true if the settings of php-fpm load OPcache.
+fn has_opcache(program: &PhpProgram, arguments: &Arguments) -> bool {
+    let php = settings(&program.version, arguments);
+    let output = information_command("modules", arguments, &php, program).output();
+    let is_extension = |text: &str| {
+        text.rsplit_once("[Zend Modules]").is_some_and(|(_, rest)| rest.contains("Zend OPcache"))
+    };
+    output.is_ok_and(|output| is_extension(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Returns the settings of a PHP with this version.
+fn settings(version: &str, arguments: &Arguments) -> Php {
+    let rc = std::env::var("PHPRC").ok().filter(|rc| !rc.is_empty());
+    let scanned = std::env::var(SCAN_VARIABLE).ok();
+    Php::find(Some(short(version)), arguments, rc.as_deref(), scanned)
+}
+
+/// Returns a version without its last part: `8.2`.
+fn short(version: &str) -> String {
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 fn fail(problem: &str) -> ExitCode {
@@ -143,8 +169,7 @@ fn serve(called: &Called, arguments: &Arguments) -> ExitCode {
         Ok(program) => program,
         Err(problem) => return fail(&problem),
     };
-    let version: Vec<&str> = program.version.split('.').take(2).collect();
-    let version = version.join(".");
+    let version = short(&program.version);
     let file = match &arguments.config {
         Some(file) => file.clone(),
         None => match &arguments.prefix {
@@ -152,9 +177,7 @@ fn serve(called: &Called, arguments: &Arguments) -> ExitCode {
             None => PathBuf::from(format!("/etc/php/{version}/fpm/php-fpm.conf")),
         },
     };
-    let rc = std::env::var("PHPRC").ok().filter(|rc| !rc.is_empty());
-    let scanned = std::env::var(SCAN_VARIABLE).ok();
-    let php = Php::find(Some(version), arguments, rc.as_deref(), scanned);
+    let php = settings(&program.version, arguments);
     if let Some(information) = arguments.information {
         return print_information(information, arguments, &php, &program);
     }
@@ -179,17 +202,27 @@ fn print_information(
         Information::All => "all",
         Information::Modules => "modules",
     };
+    match information_command(kind, arguments, php, program).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(error) => fail(&format!("{} cannot be started: {error}", program.path.display())),
+    }
+}
+
+/// Returns the command that prints this kind of information about PHP.
+fn information_command(
+    kind: &str,
+    arguments: &Arguments,
+    php: &Php,
+    program: &PhpProgram,
+) -> Command {
     let mut command = Command::new(&program.path);
     command.args(["--information", kind]).arg(php.ini.as_deref().unwrap_or(Path::new("")));
     command.args(arguments.defines.iter().map(|(name, value)| format!("{name}={value}")));
     if let Some(scanned) = &php.scanned {
         command.env(SCAN_VARIABLE, scanned);
     }
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(1),
-        Err(error) => fail(&format!("{} cannot be started: {error}", program.path.display())),
-    }
+    command
 }
 
 /// Supervises the pools in this process until the end. Error: why they are not served.

@@ -357,6 +357,8 @@ fn information_and_modules_are_printed_as_by_php_fpm() {
     let modules = text(&["-m"]);
     assert!(modules.starts_with("[PHP Modules]\n") && modules.contains("\nCore\n"), "{modules}");
     assert!(modules.contains("\n\n[Zend Modules]\n"), "{modules}");
+    let version = text(&["-v"]);
+    assert!(version.starts_with("PHP 8.") && !version.contains("OPcache"), "{version}");
     let information = text(&["-d", "memory_limit=77M", "--info"]);
     assert!(information.starts_with("phpinfo()\nPHP Version => 8."), "{information}");
     assert!(information.contains("memory_limit => 77M => 77M"), "{information}");

@@ -12,8 +12,8 @@ pub enum Action {
     Help,
     /// Arguments that php-fpm does not know: the help; exit status 64.
     Usage,
-    /// `-v`
-    Version,
+    /// `-v`, with the arguments in front of it.
+    Version(Box<Arguments>),
     /// Serve, or check the configuration.
     Run(Box<Arguments>),
 }
@@ -159,7 +159,7 @@ impl Arguments {
                 self.information = Some(Information::Modules);
                 return Some(run(std::mem::take(self)));
             }
-            'v' => return Some(Action::Version),
+            'v' => return Some(Action::Version(Box::new(std::mem::take(self)))),
             'h' | '?' => return Some(Action::Help),
             // Steps of a debugger: PHP's compiler makes them for all scripts of a worker.
             _ => {}
@@ -237,7 +237,9 @@ mod tests {
         }
         assert_eq!(read("-t -h"), Action::Help);
         assert_eq!(read("-?"), Action::Help);
-        assert_eq!(read("--version"), Action::Version);
+        assert_eq!(read("--version"), Action::Version(Box::default()));
+        let Action::Version(before) = read("-n -v -Z") else { panic!("a version") };
+        assert!(before.without_ini);
         assert_eq!(arguments("-m -Z").information, Some(Information::Modules));
     }
 }

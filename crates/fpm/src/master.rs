@@ -23,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::command_line::Arguments;
 use crate::conf::Conf;
-use crate::document::{Php, clients, document};
+use crate::document::{Php, clients, document, has_too_many_processes};
 use crate::log::{Level, Log};
 use crate::records::Records;
 use crate::sockets::{self, Listener, Listening};
@@ -402,6 +402,11 @@ impl Master<'_> {
         let pid = std::process::id();
         use_final_target(&self.conf, self.arguments, &mut self.log);
         self.log.write(Level::Notice, format!("fpm is running, pid {pid}"));
+        if has_too_many_processes(&self.conf) {
+            let text = "The maximum number of processes has been reached. Please review your \
+                        configuration and consider raising 'process.max'";
+            self.log.write(Level::Warning, text);
+        }
         self.log.write(Level::Notice, "ready to handle connections");
         self.heartbeat.start(Instant::now(), &self.log);
         if let Some(current) = &self.current {
