@@ -11,8 +11,9 @@ use super::php_settings::Settings;
 pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for application in &config.applications {
-        if application.isolation.rootfs.is_some() {
-            continue; // the paths are below `rootfs`
+        // With `rootfs`, the paths are below that.
+        if application.isolation.rootfs.is_some() || application.releases {
+            continue;
         }
         let place = |key: &str| path(["applications", application.name.as_str(), key]);
         let name = &application.name;
@@ -24,8 +25,8 @@ pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, St
             let link = link.display();
             let message = format!(
                 "opcache.preload and the document root lead through the link {link}: when it is \
-                 changed to another release, the preloaded code stays that of the old one, and \
-                 requests can fail until howdah reload"
+                 changed to another release, requests stay in the old one until howdah reload; \
+                 \"releases\": true restarts the application by itself"
             );
             all.push((place("options"), message));
         }
@@ -36,7 +37,8 @@ pub(super) fn preloaded(config: &Config, settings: &Settings) -> Vec<(String, St
             let link = link.display();
             let message = format!(
                 "the worker script is reached through the link {link}: when it is changed to \
-                 another release, the code of the old one runs on until howdah reload"
+                 another release, requests stay in the old one until howdah reload; \
+                 \"releases\": true restarts the application by itself"
             );
             all.push((place("worker"), message));
         }

@@ -23,6 +23,7 @@ mod privileges;
 mod process_settings;
 mod profile;
 mod queue;
+mod releases;
 mod slow_log;
 mod status;
 mod timeouts;

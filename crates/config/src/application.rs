@@ -22,7 +22,7 @@ use crate::php::{
 use crate::processes::{PROCESSES, Processes};
 use crate::script_extensions::ScriptExtensions;
 use crate::smtp::{SMTP, Smtp};
-use crate::worker::{WORKER, WorkerScript};
+use crate::worker::{RELEASES, WORKER, WorkerScript};
 
 /// A member of `applications` that runs PHP.
 pub(crate) static APPLICATION: Shape = Shape {
@@ -169,6 +169,7 @@ pub(crate) static APPLICATION: Shape = Shape {
             .default("none")
             .details("See below")
             .unit(),
+            RELEASES,
             Key::new(
                 "jobs",
                 Kind::Named(&Kind::Object(&JOB)),
@@ -351,6 +352,8 @@ pub struct Application {
     pub stderr: Option<PathBuf>,
     /// Isolation of its processes.
     pub isolation: Isolation,
+    /// It is restarted when a link in a document root leads elsewhere.
+    pub releases: bool,
     /// Commands that run beside its pages, in document order.
     pub jobs: Vec<Job>,
     /// The mail server that takes its messages, or rules for them.
@@ -471,6 +474,7 @@ impl Application {
             isolation: object
                 .read("isolation", |node| Isolation::read(name, node))?
                 .unwrap_or_default(),
+            releases: object.switch("releases")?,
             jobs: object.read("jobs", jobs::read)?.unwrap_or_default(),
             smtp: object.read("smtp", Smtp::read_of_application)?,
             delegation: Delegation::read(&object)?,

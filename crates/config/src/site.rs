@@ -68,6 +68,8 @@ pub struct Site {
     pub error_log: Option<PathBuf>,
     /// `response_headers` of actions, as in their grammar.
     pub headers: Option<Value>,
+    /// The application is restarted when a link in the root leads elsewhere.
+    pub releases: bool,
     /// `jobs` of the application, as in their grammar.
     pub jobs: Option<Value>,
     /// `basic_auth` of actions, as in their grammar.
@@ -204,6 +206,7 @@ impl Site {
             access_log: logs.access,
             error_log: logs.error,
             headers: raw("headers"),
+            releases: object.switch("releases")?,
             jobs: object.read("jobs", |node| {
                 jobs::read(node)?;
                 Ok(node.value.clone())

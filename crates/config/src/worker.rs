@@ -48,6 +48,17 @@ pub(crate) static WORKER: Shape = Shape {
     ]],
 };
 
+/// `releases` of an application.
+pub(crate) const RELEASES: Key = Key::switch(
+    "releases",
+    false,
+    "Restarts the application when a symbolic link in `root` leads to another release",
+)
+.details(
+    "For an application that loads code once: with `worker` or `opcache.preload`. No request is \
+     lost. See [Releases](../releases.md)",
+);
+
 /// Default number of requests after which a process of a resident application is replaced.
 const DEFAULT_REQUESTS: u32 = 500;
 

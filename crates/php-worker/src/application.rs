@@ -12,7 +12,7 @@ use howdah_wire::messages::ApplicationSpec;
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Region;
 
-use crate::document_root::Roots;
+use crate::document_root::{Pins, Roots};
 use crate::ffi::Php;
 use crate::loaded_files::LoadedFiles;
 use crate::memory::MemoryLimit;
@@ -49,6 +49,8 @@ pub struct Application {
     pub upload_directory: PathBuf,
     /// The files that the application was started from.
     pub files: LoadedFiles,
+    /// The roots of an application that loads code once, as they were when it was started.
+    pub pins: Pins,
 }
 
 impl Application {
@@ -91,7 +93,7 @@ impl Application {
             // Opened in the worker: /proc/self/statm belongs to the process that opens it.
             memory: MemoryLimit::new(self.spec.memory),
             upload_directory: &self.upload_directory,
-            roots: Roots::default(),
+            roots: Roots::pinned(self.pins.clone()),
             script_directories: ScriptDirectories::new(&self.spec),
             script_extensions: ScriptExtensions::new(&self.spec.script_extensions),
             uploads: OnceCell::new(),

@@ -15,7 +15,7 @@
 
 use std::num::NonZeroU8;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -33,13 +33,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::application::{Application, IGNORED_SIGNALS};
 use crate::check;
+use crate::document_root::Pins;
 use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
 use crate::loading::{during_loading, load, use_sendmail};
 use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
-use crate::watch::Watch;
+use crate::watch::{self, Watch};
 use crate::{mail, start_variables, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
@@ -54,6 +55,10 @@ pub struct Prototype {
     pub spec: ApplicationSpec,
     region: Region<Mapping>,
     events: Vec<OwnedFd>,
+    /// Roots and scripts as they are before PHP loads code.
+    pins: Pins,
+    /// Links whose changes restart the application, noticed from before PHP loads code.
+    watch: Option<Watch>,
 }
 
 /// A prototype that has loaded PHP.
@@ -130,14 +135,27 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Watches the files whose changes restart the application.
+/// Watches the files and links whose changes restart the application.
 fn watch(spec: &ApplicationSpec) -> Option<Watch> {
-    let paths = &spec.worker.as_ref()?.watch;
-    if paths.is_empty() {
+    let paths = spec.worker.as_ref().map_or(&[][..], |worker| &worker.watch);
+    let roots = spec.roots.iter().map(|(_, root)| root);
+    let scripts = spec.worker.iter().map(|worker| &worker.script);
+    let leading = roots.chain(scripts).filter(|_| spec.releases);
+    let links: Vec<_> = leading.flat_map(|path| watch::links(Path::new(path))).collect();
+    if paths.is_empty() && links.is_empty() {
         return None;
     }
-    let problem = |problem| eprintln!("application \"{}\": worker/watch: {problem}", spec.name);
-    Watch::new(paths).map_err(problem).ok()
+    let key = if paths.is_empty() { "releases" } else { "worker/watch" };
+    let problem = |problem| eprintln!("application \"{}\": {key}: {problem}", spec.name);
+    Watch::new(paths, &links).map_err(problem).ok()
+}
+
+/// Pins the roots and the worker script of an application.
+fn pins(spec: &ApplicationSpec) -> Pins {
+    let roots = spec.roots.iter().map(|(_, root)| root.as_str());
+    let worker = spec.worker.iter();
+    let worker = worker.flat_map(|worker| [worker.root.as_str(), worker.script.as_str()]);
+    Pins::new(roots.chain(worker))
 }
 
 /// Reports that the application cannot run.
@@ -167,7 +185,10 @@ impl Prototype {
             .and_then(|mapping| Region::new(mapping, spec.geometry))
             .ok_or_else(|| Problem::of("the shared memory could not be mapped"))?;
         title::set(&format!("howdah: \"{}\" prototype", spec.name));
-        Ok(Prototype { spec, region, events })
+        // First of all: a link that changes from now on is noticed.
+        let watch = watch(&spec);
+        let pins = pins(&spec);
+        Ok(Prototype { spec, region, events, pins, watch })
     }
 
     /// Reports that PHP is loaded, and serves the supervisor's requests to the end. `notices` are
@@ -179,8 +200,11 @@ impl Prototype {
         notices: Vec<Problem>,
         mut files: LoadedFiles,
     ) -> ExitCode {
-        let Prototype { spec, region, events } = self;
-        let preloaded = php.setting("opcache.preload").map(PathBuf::from);
+        let Prototype { mut spec, region, events, pins, watch } = self;
+        let preloaded = php.setting("opcache.preload").filter(|script| !script.is_empty());
+        let loads_once = spec.worker.is_some() || preloaded.is_some();
+        let pins = if loads_once { pins } else { Pins::default() };
+        let preloaded = preloaded.map(PathBuf::from);
         // PHP looks up a relative path in `include_path`.
         let preloaded = preloaded.filter(|script| script.is_absolute());
         let script = spec.worker.as_ref().map(|worker| PathBuf::from(&worker.script));
@@ -189,6 +213,13 @@ impl Prototype {
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
+        if let Some(worker) = &mut spec.worker {
+            for path in [&mut worker.root, &mut worker.script] {
+                if let Some(real) = pins.target(path.as_bytes()) {
+                    *path = String::from_utf8_lossy(real).into_owned();
+                }
+            }
+        }
         memory::release_zero_pages();
         let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
             return failed(&supervisor, Problem::of("it cannot receive signals"));
@@ -196,8 +227,7 @@ impl Prototype {
         let upload_directory = php.upload_directory();
         uploads::remove_abandoned(&upload_directory);
         let origin = Origin::new(&spec);
-        let application = Application { spec, region, events, php, upload_directory, files };
-        let watch = watch(&application.spec);
+        let application = Application { spec, region, events, php, upload_directory, files, pins };
         Loaded {
             supervisor,
             child_ended,

@@ -22,6 +22,9 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Maximum number of directories.
 const MAX_DIRECTORIES: usize = 8192;
 
+/// Maximum number of links of a path.
+const MAX_LINKS: usize = 40;
+
 /// Files and directories that are watched.
 pub struct Watch {
     inotify: OwnedFd,
@@ -39,8 +42,9 @@ struct Directory {
 }
 
 impl Watch {
-    /// Watches files and directories. Error: the path that cannot be watched, and why.
-    pub fn new(paths: &[String]) -> Result<Self, String> {
+    /// Watches files and directories, and symbolic links, of which only the links themselves count.
+    /// Error: the path that cannot be watched, and why.
+    pub fn new(paths: &[String], links: &[PathBuf]) -> Result<Self, String> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(|error| format!("changes of files cannot be noticed: {error}"))?;
         // PHP's paths have no "..": the parent of "/a/b/.." would be "/a/b".
@@ -56,6 +60,10 @@ impl Watch {
                 Err(error) => Err(error),
             };
             added.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        for link in links {
+            let added = watch.add_file(link);
+            added.map_err(|error| format!("{}: {error}", link.display()))?;
         }
         Ok(watch)
     }
@@ -167,6 +175,27 @@ impl Watch {
     }
 }
 
+/// Returns the symbolic links that a path leads through, and those that their targets do.
+pub fn links(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect_links(path, &mut found);
+    found
+}
+
+fn collect_links(path: &Path, found: &mut Vec<PathBuf>) {
+    let mut above = PathBuf::new();
+    for part in normal(path).components() {
+        above.push(part);
+        let Ok(target) = fs::read_link(&above) else { continue };
+        if found.len() >= MAX_LINKS || found.contains(&above) {
+            return;
+        }
+        found.push(above.clone());
+        let directory = above.parent().unwrap_or(Path::new("/"));
+        collect_links(&directory.join(target), found);
+    }
+}
+
 /// Returns true for errors that concern a single directory.
 fn is_of_one_directory(error: &io::Error) -> bool {
     matches!(
@@ -215,7 +244,7 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("src/deep")).unwrap();
         fs::create_dir_all(at("src/.git")).unwrap();
-        let mut watch = Watch::new(&[at("src").display().to_string()]).unwrap();
+        let mut watch = Watch::new(&[at("src").display().to_string()], &[]).unwrap();
         let write = |name: &str| fs::write(at(name), "a").unwrap();
         assert_eq!(changed(&mut watch), None);
         for name in ["a.php", ".env.local", "deep/b.twig"] {
@@ -254,7 +283,7 @@ mod tests {
             fs::write(&path, "").unwrap();
             path.display().to_string()
         });
-        let mut watch = Watch::new(&paths).unwrap();
+        let mut watch = Watch::new(&paths, &[]).unwrap();
         fs::write(at("other"), "").unwrap();
         assert_eq!(changed(&mut watch), None);
         // Editors replace files.
@@ -266,8 +295,41 @@ mod tests {
     }
 
     #[test]
+    fn the_links_of_a_path_are_watched_without_the_directories_that_they_lead_to() {
+        let place = tempfile::tempdir().unwrap();
+        let base = place.path().canonicalize().unwrap();
+        let at = |name: &str| base.join(name);
+        fs::create_dir_all(at("releases/1/public")).unwrap();
+        fs::create_dir_all(at("releases/2/public")).unwrap();
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, at("new")).unwrap();
+            fs::rename(at("new"), at(name)).unwrap();
+        };
+        link("releases/1", "latest");
+        link("latest", "current");
+        let found = links(&at("current/public"));
+        assert_eq!(found, [at("current"), at("latest")]);
+        assert!(links(&at("releases/1/public")).is_empty());
+        let mut watch = Watch::new(&[], &found).unwrap();
+        fs::write(at("releases/1/public/a.php"), "").unwrap();
+        fs::write(at("other"), "").unwrap();
+        assert_eq!(changed(&mut watch), None);
+        for name in ["latest", "current"] {
+            link("releases/2", name);
+            assert_eq!(changed(&mut watch).as_deref(), Some(name));
+        }
+        // In two steps, as "ln -sfn" does it.
+        fs::remove_file(at("current")).unwrap();
+        std::os::unix::fs::symlink("releases/1", at("current")).unwrap();
+        assert_eq!(changed(&mut watch).as_deref(), Some("current"));
+        link("a", "b");
+        link("b", "a");
+        assert_eq!(links(&at("a/x")).len(), 2, "a circle");
+    }
+
+    #[test]
     fn a_path_that_does_not_exist_is_named() {
-        let error = Watch::new(&["/nonexistent/a".to_owned()]).err().unwrap();
+        let error = Watch::new(&["/nonexistent/a".to_owned()], &[]).err().unwrap();
         assert!(error.starts_with("/nonexistent/a: No such file"), "{error}");
     }
 }

@@ -306,6 +306,9 @@ fn application_of(
     if let Some(processes) = &site.php.processes {
         set(&["processes"], &["php", "processes"], processes.clone());
     }
+    if site.releases {
+        set(&["releases"], &["releases"], json!(true));
+    }
     if let Some(jobs) = &site.jobs {
         let mut jobs = jobs.clone();
         for job in jobs.as_object_mut().into_iter().flat_map(Map::values_mut) {

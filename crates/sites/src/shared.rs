@@ -51,7 +51,7 @@ pub(crate) struct OfRequests {
 ///
 /// # Errors
 ///
-/// The site is one that stays in memory, or has jobs.
+/// The site is one that stays in memory, or has jobs or releases.
 pub(crate) fn share(
     site: &Site,
     application: &mut Value,
@@ -66,6 +66,12 @@ pub(crate) fn share(
         let problem = "are not possible with \"shared\" of \"php\": processes that several sites \
                        share have no jobs of one of them; leave out one of both";
         let key = vec!["jobs".to_owned()];
+        return Err(SiteProblem { key, problem: problem.to_owned(), because_of: None });
+    }
+    if site.releases {
+        let problem = "is not possible with \"shared\" of \"php\": processes that several sites \
+                       share are not restarted for one of them; leave out one of both";
+        let key = vec!["releases".to_owned()];
         return Err(SiteProblem { key, problem: problem.to_owned(), because_of: None });
     }
     let mut environment = take(application, &["environment"], is_request_variable);

@@ -58,6 +58,12 @@ static OWN: &[Key] = &[
         "See [Worker mode](../worker-mode.md). `true` for the worker script that is found, or \
          the path of one in the public directory",
     ),
+    Key::switch(
+        "releases",
+        false,
+        "Restarts the application when a symbolic link in `root` leads to another release",
+    )
+    .details("See [Releases](../releases.md). Not with `php.shared`"),
     Key::new("jobs", Kind::Named(&Kind::Object(&JOB)), "Commands that run beside the pages")
         .default("none")
         .details(

@@ -45,6 +45,7 @@ pub fn spec(
         name: config.name[..config.name.floor_char_boundary(MAX_NAME_BYTES)].to_owned(),
         php_version: config.version.to_string(),
         roots,
+        releases: config.releases,
         user: config.user.clone(),
         group: config.group.clone(),
         working_directory: config.working_directory.as_ref().map(path),

@@ -124,6 +124,8 @@ record! {
         php_version: String,
         /// Document roots, each after the key that names it; an application needs them to run.
         roots: Vec<(String, String)>,
+        /// Reports that links of the document roots lead elsewhere.
+        releases: bool,
         /// User of the application; `None` for the default user.
         user: Option<String>,
         /// Group of the application; `None` for the user's.
@@ -186,6 +188,7 @@ impl ApplicationSpec {
             name: name.to_owned(),
             php_version: String::new(),
             roots: Vec::new(),
+            releases: false,
             user: None,
             group: None,
             working_directory: None,

@@ -21,6 +21,7 @@ fn spec() -> ApplicationSpec {
         name: text("site"),
         php_version: text("8.2"),
         roots: pair(),
+        releases: true,
         user: Some(text("user")),
         group: None,
         working_directory: Some(text("/work")),

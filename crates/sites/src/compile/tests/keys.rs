@@ -178,6 +178,8 @@ fn rows() -> Vec<Row> {
                 "sites": {"a": {"https": {"email": "me@a.example", "challenges": "dns"}}},
             }))
             .makes("/listeners/127.0.0.1:443/tls/acme/0/dns/program", json!("/bin/dns")),
+        Row::of_site("site", "/sites/a/releases", json!(true))
+            .makes("/applications/a/releases", json!(true)),
         Row::of_site(
             "site",
             "/sites/a/jobs",
