@@ -4,11 +4,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use harness::{Server, Site, eventually};
+use harness::{Server, Site, eventually, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -60,7 +61,11 @@ fn site(application: Value) -> (Site, PathBuf) {
         all
     };
     let site = site.with(json!({
-        "routes": [{"action": {"pass": "applications/${host}"}}],
+        "routes": [
+            {"match": {"uri": "/missing"}, "action": {"return": 404}},
+            {"match": {"host": HOSTS}, "action": {"pass": "applications/${host}"}},
+            {"action": {"pass": "applications/worker"}},
+        ],
         "applications": {
             "classic": with(json!({})),
             "worker": with(json!({"worker": true, "script": "worker.php"})),
@@ -124,4 +129,67 @@ fn without_releases_code_that_is_loaded_once_stays_in_its_release_until_a_reload
     assert_eq!(HOSTS.map(|host| ask(&server, host)), [2, 1, 1]);
     server.signal(Signal::HUP);
     HOSTS.iter().for_each(|host| wait_for(&server, host, 2));
+}
+
+#[test]
+fn a_deployment_that_does_not_work_is_taken_back() {
+    let (site, directory) = site(json!({}));
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    let url = format!("http://{}/", server.address);
+    let deploy = |number: u32, options: &[&str]| {
+        let mut command = Command::new(programs::howdah());
+        command.args(["deploy", "worker"]);
+        command.arg(directory.join(format!("releases/{number}"))).args(options);
+        let output = command.args(["--control", &control]).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let link = || fs::read_link(directory.join("current")).unwrap();
+    HOSTS.iter().for_each(|host| wait_for(&server, host, 1));
+
+    release(&directory, 2);
+    let mark = "test \"$HOWDAH_SITE\" = worker && touch \"$HOWDAH_RELEASE/mark\"";
+    let options =
+        ["--before", mark, "--url", &url, "--check", "test -e mark", "--after", "rm mark"];
+    let (status, text) = deploy(2, &options);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(&format!("{url}: 200, ")), "{text}");
+    assert_eq!((ask(&server, "worker"), link()), (2, "releases/2".into()));
+    assert!(!directory.join("releases/2/mark").exists());
+
+    // A script that does not start, an answer of 404, a check, and a command before that fail.
+    release(&directory, 3);
+    fs::write(directory.join("releases/3/worker.php"), "<?php throw new Error('broken');").unwrap();
+    release(&directory, 4);
+    let missing = format!("{url}missing");
+    for (number, options, expected) in [
+        (3, vec![], "broken"),
+        (4, vec!["--url", &missing], "is answered with 404"),
+        (4, vec!["--check", "exit 3"], "--check has failed: exit status: 3"),
+        (4, vec!["--before", "false"], "--before has failed: exit status: 1; nothing was changed"),
+    ] {
+        let (status, text) = deploy(number, &options);
+        assert!(status == Some(1) && text.contains(expected), "{options:?}: {text}");
+        assert!(
+            text.contains("leads to releases/2 again") || options.contains(&"--before"),
+            "{text}"
+        );
+        assert_eq!((ask(&server, "worker"), link()), (2, "releases/2".into()), "{text}");
+    }
+
+    let lock = fs::File::open(&directory).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (status, text) = deploy(4, &[]);
+    assert!(status == Some(1) && text.contains("another deployment"), "{text}");
+    drop(lock);
+    let (status, text) = deploy(4, &["--link", directory.join("current").to_str().unwrap()]);
+    assert_eq!((status, ask(&server, "worker")), (Some(0), 4), "{text}");
+    for (options, expected) in [
+        (vec!["--url", "https://a/"], "use --check"),
+        (vec!["--link", directory.to_str().unwrap()], "no symbolic link"),
+    ] {
+        let (status, text) = deploy(4, &options);
+        assert!(status == Some(1) && text.contains(expected), "{text}");
+    }
 }

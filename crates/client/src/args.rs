@@ -1,6 +1,7 @@
 //! Arguments of the commands that use the control API.
 
 pub(crate) mod dashboard;
+pub mod deploy;
 pub mod jobs;
 pub(crate) mod profile;
 pub mod requests;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use self::dashboard::DashboardArgs;
+use self::deploy::DeployArgs;
 use self::jobs::JobsArgs;
 use self::profile::ProfileArgs;
 use self::requests::RequestsArgs;
@@ -386,6 +388,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(RestartArgs),
+    /// Replace the release of a site without failing a request, and go back if it does not work
+    Deploy(DeployArgs),
     /// Read the configuration again and restart applications of which something has changed,
     /// without interrupting a request
     Reload(ReloadArgs),

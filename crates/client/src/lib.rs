@@ -12,6 +12,7 @@ mod args;
 mod cache;
 mod client;
 mod dashboard;
+mod deploy;
 mod edit;
 mod failure;
 mod find;
@@ -28,6 +29,7 @@ mod status;
 mod top;
 mod tune;
 mod usage;
+mod visitor;
 mod worker_check;
 
 use std::path::Path;
@@ -82,6 +84,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
         Command::Config(args) => config(args),
         Command::Dashboard(args) => dashboard::run(args),
         Command::Jobs(args) => jobs::run(&args),
+        Command::Deploy(args) => deploy::run(&args),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);

@@ -5,7 +5,6 @@
 
 mod compare;
 mod servers;
-mod visitor;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -15,12 +14,12 @@ use compare::Expected;
 use howdah_questions::{ApplicationStatus, PhpStatus, WorkerStatus};
 use serde_json::Value;
 use servers::{Copy, Place};
-use visitor::Visitor;
 
 use crate::args::WorkerCheckArgs;
 use crate::client::{Client, encode};
 use crate::failure::Failure;
 use crate::output::{one_line, printable, write_out};
+use crate::visitor::Visitor;
 
 /// Requests in worker mode for each page: more than there are processes.
 const VISITS: usize = 4;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::visitor::Page;
+use crate::visitor::Page;
 
 /// Header fields whose values differ from answer to answer, or belong to the server.
 const VOLATILE: &[&str] = &["date", "age", "expires", "last-modified", "etag"];

@@ -13,15 +13,15 @@ const MAX_ANSWER: u64 = 16 << 20;
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) status: u16,
+pub(crate) struct Page {
+    pub(crate) status: u16,
     /// Names in lower case, and values.
-    pub(super) header: Vec<(String, String)>,
-    pub(super) body: String,
+    pub(crate) header: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 /// A visitor with cookies of its own.
-pub(super) struct Visitor<'a> {
+pub(crate) struct Visitor<'a> {
     server: SocketAddr,
     /// Name and port of the site, as in its URLs.
     host: &'a str,
@@ -31,12 +31,12 @@ pub(super) struct Visitor<'a> {
 
 impl<'a> Visitor<'a> {
     /// Creates a visitor without cookies.
-    pub(super) fn new(server: SocketAddr, host: &'a str, is_https: bool) -> Self {
+    pub(crate) fn new(server: SocketAddr, host: &'a str, is_https: bool) -> Self {
         Visitor { server, host, is_https, cookies: BTreeMap::new() }
     }
 
     /// Requests a page.
-    pub(super) fn get(&mut self, target: &str) -> io::Result<Page> {
+    pub(crate) fn get(&mut self, target: &str) -> io::Result<Page> {
         let cookies: Vec<_> =
             self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let cookies = if cookies.is_empty() {
@@ -48,7 +48,7 @@ impl<'a> Visitor<'a> {
         // With HTTP/1.0 the answer has no chunks, and ends with the connection.
         let request = format!(
             "GET {target} HTTP/1.0\r\nHost: {}\r\nX-Forwarded-Proto: {scheme}\r\nAccept: \
-             text/html, */*\r\nUser-Agent: howdah worker-check\r\n{cookies}\r\n",
+             text/html, */*\r\nUser-Agent: howdah\r\n{cookies}\r\n",
             self.host
         );
         let mut stream = TcpStream::connect(self.server)?;
@@ -72,7 +72,7 @@ impl<'a> Visitor<'a> {
     }
 
     /// Returns the targets on the same site that a page links to.
-    pub(super) fn links(&self, target: &str, page: &Page) -> Vec<String> {
+    pub(crate) fn links(&self, target: &str, page: &Page) -> Vec<String> {
         let mut links = Vec::new();
         let location = page.header.iter().find(|(name, _)| name == "location");
         let location = location.map(|(_, value)| value.as_str());
