@@ -81,6 +81,16 @@ pub(crate) fn read_with(
     Ok(environment)
 }
 
+/// Reads variables with texts, in order.
+pub(crate) fn read_texts(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let mut environment = Vec::new();
+    for (name, variable) in node.members()? {
+        check_name(name, &variable)?;
+        environment.push((name.to_owned(), read_text(&variable)?));
+    }
+    Ok(environment)
+}
+
 fn read_source(
     variable: &str,
     node: &Node<'_>,

@@ -5,9 +5,11 @@ use std::time::Duration;
 use howdah_jobs::cron::Cron;
 use howdah_jobs::zone::Zone;
 use howdah_jobs::{
-    Job, MAX_JOBS, MAX_NAME_BYTES, MAX_PROCESSES, Restart, Schedule, StopSignal, Timer, is_name,
+    Job, MAX_JOBS, MAX_NAME_BYTES, MAX_PROCESSES, Preset, Restart, Schedule, StopSignal, Timer,
+    is_name,
 };
 
+use crate::environment;
 use crate::error::Error;
 use crate::key::{Key, Kind, SECONDS, Shape};
 use crate::node::{Node, Object};
@@ -23,7 +25,23 @@ pub(crate) static JOB: Shape = Shape {
                  application's version with its `options`. No shell is involved: write \
                  `[\"sh\", \"-c\", \"…\"]` for one",
             )
-            .required(),
+            .default("required without `preset`"),
+        Key::new(
+            "preset",
+            Kind::Word(&Preset::WORDS),
+            "Command and times of a well-known application, unless the job has its own",
+        )
+        .default("none")
+        .details(
+            "`wordpress`: `php -f wp-cron.php` each minute; `nextcloud`: `php -f cron.php` each \
+             five minutes. See [Jobs](../jobs.md#wordpress-and-nextcloud)",
+        ),
+        Key::new(
+            "environment",
+            Kind::Named(&Kind::Text),
+            "Environment variables in addition to those of the application",
+        )
+        .default("none"),
         Key::new(
             "processes",
             Kind::Integer(1, MAX_PROCESSES as i64),
@@ -109,11 +127,18 @@ fn read_job(name: &str, node: &Node<'_>) -> Result<Job, Error> {
         return Err(node.invalid(message));
     }
     let object = node.object(&JOB)?;
-    let timer = node.part(read_timer(node, &object))?.flatten();
-    let command = node.part(object.required("command").and_then(|node| read_command(&node)))?;
+    let preset = object.read("preset", |node| read_word(node, &Preset::WORDS, Preset::of_word))?;
+    let timer = node.part(read_timer(node, &object, preset))?.flatten();
+    let command = match (object.optional("command"), preset) {
+        (Some(command), _) => node.part(read_command(&command))?,
+        (None, Some(preset)) => Some(preset.command().map(str::to_owned).to_vec()),
+        (None, None) if object.has("preset") => None, // it is a mistake
+        (None, None) => node.part(Err(object.missing(&["command"])))?,
+    };
     let job = Job {
         name: name.to_owned(),
         command: command.unwrap_or_default(),
+        environment: object.read("environment", environment::read_texts)?.unwrap_or_default(),
         processes: object.integer_or_default("processes")?,
         restart: object.read_or_default("restart", |node| {
             read_word(node, &Restart::WORDS, Restart::of_word)
@@ -131,7 +156,11 @@ fn read_job(name: &str, node: &Node<'_>) -> Result<Job, Error> {
 }
 
 /// Reads the times of a job; `None`: it runs all the time.
-fn read_timer(node: &Node<'_>, object: &Object<'_>) -> Result<Option<Timer>, Error> {
+fn read_timer(
+    node: &Node<'_>,
+    object: &Object<'_>,
+    preset: Option<Preset>,
+) -> Result<Option<Timer>, Error> {
     let every = object.read("every", |node| read_duration(node, 1).map(Schedule::Every))?;
     let cron = object.read("cron", |node| {
         let times = Cron::parse(node.string()?).map_err(|problem| node.invalid(problem))?;
@@ -147,15 +176,18 @@ fn read_timer(node: &Node<'_>, object: &Object<'_>) -> Result<Option<Timer>, Err
     if object.has("every") && object.has("cron") {
         return Err(node.invalid("must have only one of \"every\" and \"cron\""));
     }
-    let is_timer = object.has("every") || object.has("cron");
+    let has_times = object.has("every") || object.has("cron");
+    let is_timer = has_times || preset.is_some();
     let (keys, problem): (&[_], _) = if is_timer {
-        (&["processes", "restart"], "must not be beside \"every\" or \"cron\"")
+        (&["processes", "restart"], "must not be beside \"every\", \"cron\" or \"preset\"")
     } else {
         (&["overlap", "jitter", "timeout"], "needs \"every\" or \"cron\" beside it")
     };
     for node in keys.iter().filter_map(|key| object.optional(key)) {
         node.part::<()>(Err(node.invalid(problem)))?;
     }
+    let of_preset = preset.filter(|_| !has_times).map(|preset| Schedule::Every(preset.interval()));
+    let every = every.or(of_preset);
     if let (Some(Schedule::Every(interval)), Some(node)) = (&every, object.optional("jitter"))
         && jitter >= *interval
     {

@@ -35,6 +35,8 @@ pub struct Job {
     pub name: String,
     /// The program and its arguments, at least one text, without null characters.
     pub command: Vec<String>,
+    /// Environment variables in addition to those of the application.
+    pub environment: Vec<(String, String)>,
     /// Number of processes that run the command at the same time, at most [`MAX_PROCESSES`].
     pub processes: u32,
     /// Ends after which the command is started again.
@@ -84,6 +86,42 @@ pub struct Now {
     pub monotonic: Instant,
     /// By the clock of the wall.
     pub wall: SystemTime,
+}
+
+/// A well-known application whose command and times the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// Nextcloud's background jobs.
+    Nextcloud,
+    /// WordPress's scheduled events.
+    WordPress,
+}
+
+impl Preset {
+    /// The words of the document.
+    pub const WORDS: [&str; 2] = ["nextcloud", "wordpress"];
+
+    /// Returns the value of a word of the document.
+    pub fn of_word(word: &str) -> Option<Preset> {
+        let all = [Preset::Nextcloud, Preset::WordPress];
+        Preset::WORDS.into_iter().zip(all).find(|(known, _)| *known == word).map(|(_, one)| one)
+    }
+
+    /// Returns the command, for the directory of the application.
+    pub fn command(self) -> [&'static str; 3] {
+        match self {
+            Preset::Nextcloud => ["php", "-f", "cron.php"],
+            Preset::WordPress => ["php", "-f", "wp-cron.php"],
+        }
+    }
+
+    /// Returns the time from start to start: Nextcloud's documentation asks for five minutes.
+    pub fn interval(self) -> Duration {
+        match self {
+            Preset::Nextcloud => Duration::from_secs(300),
+            Preset::WordPress => Duration::from_secs(60),
+        }
+    }
 }
 
 /// Ends after which a command is started again.

@@ -315,6 +315,14 @@ fn application_of(
             if job.get("working_directory").is_none() {
                 job["working_directory"] = json!(site.root);
             }
+            // Debian's wp-config.php chooses the site by it.
+            let host = site.hosts.iter().find(|host| !host.contains('*'));
+            let is_wordpress = job.get("preset").and_then(Value::as_str) == Some("wordpress");
+            if let Some(host) = host.filter(|_| is_wordpress)
+                && job.pointer("/environment/HTTP_HOST").is_none()
+            {
+                job["environment"]["HTTP_HOST"] = json!(host);
+            }
         }
         set(&["jobs"], &["jobs"], jobs);
     }

@@ -102,6 +102,7 @@ impl<'a> JobLaunch<'a> {
         }
         let environment = howdah_launch::environment(self.spec, self.identity.user.as_ref(), files);
         command.args(arguments).env_clear().envs(environment);
+        command.envs(self.job.environment.iter().map(|(name, value)| (name, value)));
         let error = command.exec();
         Problem::at(at, format_args!("\"{name}\": {error}"))
     }

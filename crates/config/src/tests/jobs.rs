@@ -91,6 +91,32 @@ fn a_timer_has_an_interval_or_the_times_of_cron() {
 }
 
 #[test]
+fn a_preset_has_a_command_and_times_that_the_job_may_replace() {
+    let all = jobs(json!({
+        "a": {"preset": "wordpress", "environment": {"HTTP_HOST": "a.example"}},
+        "b": {"preset": "nextcloud", "timeout": "1h"},
+        "c": {"preset": "nextcloud", "command": ["php", "occ", "x"], "cron": "@daily"},
+    }))
+    .unwrap();
+    let interval = |job: &howdah_jobs::Job| job.timer.as_ref().unwrap().schedule.clone();
+    let seconds = |seconds| Schedule::Every(Duration::from_secs(seconds));
+    assert_eq!(all[0].command, ["php", "-f", "wp-cron.php"]);
+    assert_eq!(all[0].environment, [("HTTP_HOST".to_owned(), "a.example".to_owned())]);
+    assert_eq!((interval(&all[0]), interval(&all[1])), (seconds(60), seconds(300)));
+    assert_eq!((all[2].command.len(), matches!(interval(&all[2]), Schedule::Cron(_))), (3, true));
+    for (wrong, place) in [
+        (json!({"preset": "drupal"}), "/preset"),
+        (json!({"preset": "wordpress", "restart": "never"}), "/restart"),
+        (json!({"preset": "wordpress", "environment": {"a=b": "c"}}), "/environment/a=b"),
+        (json!({"preset": "wordpress", "environment": {"A": 1}}), "/environment/A"),
+        (json!({"environment": {}}), ""),
+    ] {
+        let error = jobs(json!({"j": wrong.clone()})).unwrap_err();
+        assert_eq!(error.path(), format!("/applications/site/jobs/j{place}"), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn each_mistake_of_a_timer_has_its_place() {
     for (keys, place, part) in [
         (json!({"every": "0s"}), "/every", "from 1 s to 24 days"),

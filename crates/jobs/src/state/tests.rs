@@ -10,6 +10,7 @@ fn job(restart: Restart, processes: u32) -> Job {
     Job {
         name: "queue".to_owned(),
         command: vec!["true".to_owned()],
+        environment: Vec::new(),
         processes,
         restart,
         memory: None,

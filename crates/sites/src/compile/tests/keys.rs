@@ -186,6 +186,8 @@ fn rows() -> Vec<Row> {
             json!({"j": {"command": ["true"], "working_directory": "/"}}),
         )
         .makes("/applications/a/jobs/j/command", json!(["true"])),
+        Row::of_site("site", "/sites/a/jobs", json!({"j": {"preset": "wordpress"}}))
+            .makes("/applications/a/jobs/j/environment/HTTP_HOST", json!("a.example")),
         php("/sites/a/php/version", json!("8.2")).makes("/applications/a/type", json!("php 8.2")),
         php("/sites/a/php/ini", json!({"memory_limit": "9M"}))
             .makes("/applications/a/options/admin/memory_limit", json!("9M")),
