@@ -206,6 +206,15 @@ pub struct Serve {
     /// given several times. With --config: NAME=VALUE or @FILE, for variables that it names
     #[arg(long, value_name = "NAME[=VALUE]|@FILE")]
     pub env: Vec<String>,
+    /// php.ini setting, such as -d memory_limit=256M; may be given several times
+    #[arg(short = 'd', value_name = "NAME[=VALUE]", conflicts_with = "config")]
+    pub setting: Vec<String>,
+    /// For development: PHP shows errors in the browser, and saved files count at once
+    #[arg(long, conflicts_with = "config")]
+    pub dev: bool,
+    /// Version of PHP, such as 8.2 [default: the newest that composer.json of the site permits]
+    #[arg(long, value_name = "VERSION", conflicts_with = "config", value_parser = php_version)]
+    pub php: Option<String>,
     /// Keep the application in memory between requests, if DIR has a script for that: Laravel
     /// Octane's, or Symfony's runtime
     #[arg(long, conflicts_with = "config")]
@@ -277,6 +286,18 @@ pub struct Serve {
     /// True if the command line had only options, as that of unitd.
     #[arg(skip)]
     pub like_unitd: bool,
+}
+
+/// Reads a version of PHP: one to three numbers.
+fn php_version(text: &str) -> Result<String, String> {
+    let is_number = |part: &str| {
+        !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if (1..=3).contains(&text.split('.').count()) && text.split('.').all(is_number) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a version such as 8.2".to_owned())
+    }
 }
 
 /// Reads the value of `--log-level`.

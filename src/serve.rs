@@ -13,6 +13,7 @@ mod last_good;
 mod local_tls;
 mod mail_to;
 mod named_sites;
+mod php_options;
 mod plan;
 mod site_access;
 mod unitd;

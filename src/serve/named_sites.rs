@@ -9,6 +9,7 @@ use howdah_sys::environment;
 use serde_json::{Map, Value, json};
 
 use super::mail_to;
+use super::php_options;
 use super::plan::{StartupPlan, listen_addresses};
 use super::variables::Variables;
 use crate::cli::Serve;
@@ -51,6 +52,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
     }
     mail_to::add(&mut document, arguments.mail_to.as_deref())?;
     Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
+    php_options::add(&mut document, arguments)?;
     if document.get("applications").is_some() {
         explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
     }

@@ -14,6 +14,7 @@ use howdah_sys::{credentials, environment};
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
+use super::php_options;
 use super::variables::Variables;
 use super::{https, last_good, mail_to, named_sites};
 use crate::cli::{CommonOptions, Serve};
@@ -97,6 +98,7 @@ impl StartupPlan {
         https::secure(&mut document, arguments, local.as_ref());
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
+        php_options::add(&mut document, arguments)?;
         let mut explanation = site.explain();
         if document
             .get("applications")
@@ -353,6 +355,9 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         acme: arguments.acme.clone(),
         mail_to: arguments.mail_to.clone(),
         env: arguments.env.clone(),
+        setting: arguments.setting.clone(),
+        dev: arguments.dev,
+        php: arguments.php.clone(),
         no_sandbox: arguments.no_sandbox,
         unit: arguments.unit,
         strict: arguments.strict,

@@ -50,6 +50,28 @@ fn addresses_and_workers_of_a_directory_come_from_the_environment() {
 }
 
 #[test]
+fn options_of_development_show_errors_and_set_php() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("index.php"), "<?php echo 1;").unwrap();
+    let site = directory.path().display().to_string();
+    let options = ["serve", &site, "--print-config", "--dev", "-d", "memory_limit=99M"];
+    let output = howdah(&options, &[]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let options = &printed["applications"]["site"]["options"];
+    assert_eq!(options["admin"]["memory_limit"], "99M", "{output:?}");
+    assert_eq!(options["user"]["display_errors"], "1");
+    for (options, problem) in [
+        (&["-d", "=1"][..], "-d =1: must be NAME=VALUE"),
+        (&["--php", "new"], "must be a version such as 8.2"),
+        (&["--dev", "--config", "a.json"], "cannot be used with"),
+    ] {
+        let output = howdah(&[&["serve", "--print-config"], options].concat(), &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn every_process_writes_the_log_as_json_if_the_environment_asks_for_it() {
     let script = "error_log(\"two \\\"lines\\\"\\nof a script\"); echo 'a';";
     let server = Site::script("a.php", script).through(&["env", "HOWDAH_LOG_FORMAT=json"]).serve();
