@@ -195,7 +195,7 @@ mod tests {
         let server = [
             ("DB_PASSWORD_FILE", file),
             ("LOG_FILE", "/var/log/nothing-is-here.log"),
-            ("OUT_FILE", "/dev/stdout"),
+            ("OUT_FILE", "/dev/null"),
             ("SSL_CERT_FILE", file),
             ("HOWDAH_CONTROL_TOKEN_FILE", file),
             ("BOTH", "1"),
