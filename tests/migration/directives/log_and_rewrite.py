@@ -12,11 +12,11 @@ TO_NGINX_BACKEND = "proxy_set_header Host h; proxy_pass http://10.0.0.1:8080;"
 
 def json_lines(path, number):
     def values(side):
-        """The values of the lines of a log, as JSON, without times."""
+        """The values of the lines of a log, as JSON, in an order of their own: threads write at different times."""
         end = time.monotonic() + 20
         while side.read(path).count("\n") < number and time.monotonic() < end:
             time.sleep(0.02)
-        return [json.loads(line) for line in side.read(path).splitlines()]
+        return [json.loads(line) for line in sorted(side.read(path).splitlines())]
     return values
 
 
