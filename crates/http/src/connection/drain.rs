@@ -21,11 +21,16 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::Instant;
 
 use crate::eviction::{Candidate, Client};
+
+/// Time for the first request of a connection after the drain signal: the connection was accepted,
+/// and its request may be on the way.
+pub(crate) const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 /// State of a connection as far as eviction is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

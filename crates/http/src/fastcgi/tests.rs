@@ -397,3 +397,20 @@ fn at_the_end_of_the_server_idle_connections_close_and_requests_are_answered() {
         assert!(busy.is_closed().await);
     });
 }
+
+#[test]
+fn at_the_end_of_the_server_a_new_connection_may_send_its_first_request() {
+    run(async || {
+        let mut client = Client::connect();
+        // It is accepted.
+        sleep(Duration::from_millis(10)).await;
+        client.drain.start();
+        sleep(Duration::from_millis(50)).await;
+        client.send(&request(1, true, "/", &[], b"")).await;
+        assert_eq!(client.answer(1).await, ok("ok"));
+        assert!(client.is_closed().await);
+        let mut silent = Client::connect();
+        silent.drain.start();
+        assert!(silent.is_closed().await, "it sends nothing");
+    });
+}

@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connection::{Channel, Connection, Event};
-use crate::drain::{Phase, Signal};
+use crate::drain::{FIRST_REQUEST_GRACE, Phase, Signal};
 use crate::exchange::Handler;
 use crate::h1::Io;
 use crate::limits::Limits;
@@ -51,7 +51,8 @@ impl<I: Io, H: Handler> Connection<I, H> {
             if signal == Signal::Drain && !has_begun {
                 // A web server that does not know of the end yet may be sending a request.
                 let handed = self.drain.handed_over().map(|handed| handed.idle_until);
-                if let Some(until) = handed.filter(|until| Instant::now() < *until) {
+                let first = is_first.then(|| since + FIRST_REQUEST_GRACE);
+                if let Some(until) = handed.max(first).filter(|until| Instant::now() < *until) {
                     ready!(channel.transport.timer.poll(cx, until));
                 }
                 if !has_looked {

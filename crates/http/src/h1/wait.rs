@@ -11,15 +11,11 @@ use tokio::time::Instant;
 use super::connection::{Connection, Next};
 use super::head::Scanned;
 use super::transport::{Io, Transport};
-use crate::drain::{Phase, Signal};
+use crate::drain::{FIRST_REQUEST_GRACE, Phase, Signal};
 use crate::exchange::Handler;
 use crate::limits::Limits;
 use crate::memory::{Charge, FREE_BYTES, REQUESTS};
 use crate::timer::after;
-
-/// Time for the first request of a connection on a unix socket after the drain signal: the
-/// connection was accepted, and its request may be on the way.
-const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Waits for input that can be answered, the end of the connection, or a timeout.
