@@ -319,8 +319,9 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
     for listener in listeners {
         let name = &listener.name;
         let scheme = if listener.tls.is_some() { "https" } else { "http" };
+        let has_url = listener.session.is_none() && listener.fastcgi.is_none();
         let url = match name.strip_prefix("*:") {
-            _ if name.starts_with("unix:") => name.clone(),
+            _ if name.starts_with("unix:") || !has_url => name.clone(),
             Some(port) => format!("{scheme}://localhost:{port}/ (on all addresses)"),
             None => format!("{scheme}://{name}/"),
         };
@@ -330,4 +331,24 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
         lines.push("Ready; nothing is served until the control API gets a configuration".into());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listeners_of_http_are_announced_as_urls() {
+        let document = br#"{
+            "listeners": {
+                "*:80": {"pass": "routes"},
+                "127.0.0.1:3306": {"protocol": "tcp", "pass": "upstreams/a"}
+            },
+            "routes": [], "upstreams": {"a": {"servers": {"127.0.0.1:3307": {}}}}
+        }"#;
+        let config = howdah_config::parse(document).unwrap();
+        let expected =
+            ["Serving http://localhost:80/ (on all addresses)", "Serving 127.0.0.1:3306"];
+        assert_eq!(announcement(&[], Some(&config)), expected);
+    }
 }
