@@ -36,7 +36,8 @@ class Counting(unittest.TestCase):
 
     def test_what_cannot_run_is_named_and_has_not_passed(self):
         self.assertEqual(self.summary(CARGO), [
-            "2 skipped", "    files::b: it takes root", "    files::c: there is no python3", "1 passed, 1 failed"])
+            "2 skipped", "    files::b: it takes root", "    files::c: there is no python3", "failed: files::d",
+            "1 passed, 1 failed"])
 
     def test_a_test_that_fails_is_not_skipped(self):
         self.assertEqual(self.summary(CARGO, "skipped: files::d: a part of it"), self.summary(CARGO))
@@ -65,7 +66,8 @@ Ran 3 tests in 0.1s
 FAILED (failures=1)"""
         self.assertEqual(self.summary(cargo, python), [
             "failed: files::d", "    thread 'files::d' panicked at tests/files/d.rs:7:5:", "    the answer was 404",
-            "failed: test_one", "    AssertionError: 1 != 2", "0 skipped", "5 passed, 2 failed"])
+            "failed: test_one", "    AssertionError: 1 != 2", "0 skipped", "failed: files::d", "failed: test_one",
+            "5 passed, 2 failed"])
 
     def test_the_reports_of_our_own_suites_are_repeated(self):
         rows = """FAIL: gzip-types (gzip_types)
@@ -77,10 +79,11 @@ a line of a server
         case = "FAIL a request: status: 200 | 404\nintended    1  a field is empty\n3 passed, 1 failed"
         self.assertEqual(self.summary(rows, case), [
             "failed: gzip-types", "    GET /a.css", "          nginx: 200 instead of 404",
-            "failed: a request: status: 200 | 404", "0 skipped", "118 passed, 2 failed"])
+            "failed: a request: status: 200 | 404", "0 skipped", "failed: a request: status: 200 | 404", "failed: gzip-types",
+            "118 passed, 2 failed"])
 
     def test_a_long_report_is_shortened(self):
-        self.assertEqual(len(self.summary("---- a stdout ----", *["x"] * 100)), 1 + ci.REPEATED + 2)
+        self.assertEqual(len(self.summary("---- a stdout ----", *["x"] * 100)), 1 + ci.REPEATED + 3)
 
 
 class Running(unittest.TestCase):
@@ -103,7 +106,9 @@ class Running(unittest.TestCase):
         results, summary, _ = self.run_beside("echo '2 passed, 1 failed'; exit 1", "exit 3", "echo '4 passed, 0 failed'",
                                               "echo 'test a ... FAILED'; echo 'skipped: b: no b'; exit 1")
         self.assertEqual(results, [False, True, False, False])
-        self.assertEqual(summary, ["1 skipped", "    b: no b", "5 passed, 3 failed"])
+        unnamed = "sh -c echo 'test a ... FAILED'; echo 'skipped: b: no b'; exit 1"
+        self.assertEqual(summary, ["1 skipped", "    b: no b", "failed: a", f"failed: {unnamed}", "failed: sh -c exit 3",
+                                   "5 passed, 3 failed"])
 
     def test_reports_of_commands_that_run_at_the_same_time_do_not_mix(self):
         report = "echo 'FAIL: NAME (x)'; for n in 1 2 3; do echo NAME $n; sleep 0.05; done; echo '0 passed, 1 failed'"

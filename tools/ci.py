@@ -6,8 +6,8 @@
 
 Shows their output. The tests of cargo and the suites of programs run beside each other, because both mostly wait; the output
 of a suite is shown when it has ended. At the end it repeats the output of failed tests, for a log of which only the end
-is kept, names the tests that could not run on this machine, with the reason of each, and ends with a line "N passed, N failed" that counts every other test and, as one each, the
-lint and failures without the name of a test. The exit status is 0 if all passed. CI_E2E=always or
+is kept, names the tests that could not run on this machine, with the reason of each, and those that failed. Its last line, "N passed, N failed", counts
+every other test and, as one each, the lint and commands that failed without the name of a test. The exit status is 0 if all passed. CI_E2E=always or
 CI_E2E=never takes the decision about the browser tests away.
 """
 
@@ -96,8 +96,9 @@ class Count:
     def summary(self):
         """The last lines of a run."""
         skipped = {name: reason for name, reason in self.skipped.items() if name not in self.broken}
+        failed = sorted(self.broken | self.reports.keys())
         return [*self.repeated(), f"{len(skipped)} skipped", *(f"    {name}: {reason}" for name, reason in skipped.items()),
-                f"{self.passed - len(skipped)} passed, {self.failed} failed"]
+                *(f"failed: {name}" for name in failed), f"{self.passed - len(skipped)} passed, {self.failed} failed"]
 
 
 # Lines of programs that run beside each other do not mix.
@@ -137,6 +138,7 @@ def run(count, *command, beside=False):
     reader.join(LATEST_OUTPUT)
     if status and count.failed == before:
         count.failed += 1
+        count.broken.add(" ".join(command))
     shown(f"== {' '.join(command)}: status {status} after {time.monotonic() - begin:.0f} s\n")
     show("".join(kept))
     return status == 0
