@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, fchmod};
@@ -519,6 +520,9 @@ fn listen(address: &str, backlog: u32, access: Access) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Held while the umask differs, which all threads of a process share.
+static UMASK: Mutex<()> = Mutex::new(());
+
 fn listen_unix(name: &str, backlog: i32, access: Access) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -533,9 +537,12 @@ fn listen_unix(name: &str, backlog: i32, access: Access) -> io::Result<Socket> {
         // right mode from the start, and its path need not be resolved a second time, when it could
         // lead elsewhere.
         fchmod(&socket, Mode::from_raw_mode(access.mode))?;
+        let address = SockAddr::unix(path)?;
+        let changing = UMASK.lock();
         let before = umask(Mode::empty());
-        let bound = socket.bind(&SockAddr::unix(path)?);
+        let bound = socket.bind(&address);
         umask(before);
+        drop(changing);
         bound?;
         // Nobody can connect before `listen`.
         let place = SafePath::resolve(path)?;

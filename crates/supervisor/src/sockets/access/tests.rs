@@ -31,6 +31,24 @@ fn a_new_socket_has_the_permissions_of_its_listener() {
 }
 
 #[test]
+fn sockets_that_threads_make_at_once_have_their_permissions() {
+    let dir = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let path = dir.path().join(format!("s{thread}"));
+            scope.spawn(move || {
+                for _ in 0..1000 {
+                    let mut sockets = Sockets::at_start();
+                    sockets.bind(&format!("unix:{}", path.display()), 1, 0o660).unwrap();
+                    assert_eq!(facts(&path).2, 0o660);
+                    sockets.close();
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn owner_and_group_are_given_and_taken_back() {
     if !howdah_requirements::root() {
         return;
