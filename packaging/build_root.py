@@ -3,6 +3,8 @@
 
     packaging/build_root.py SUITE        prints its directory; prints the reason and fails if it cannot be had
     packaging/build_root.py --php SUITE  prints the version of PHP of this release
+    packaging/build_root.py --distribution SUITE
+                                         prints "Debian" or "Ubuntu"
     packaging/build_root.py --sysroot ARCHITECTURE SUITE
                                          prints the directory of a system of another architecture, with the libraries and
                                          headers of PHP; nothing runs in it
@@ -24,6 +26,9 @@ def main():
     php = PHP[suite]
     if "--php" in sys.argv:
         print(php)
+        return 0
+    if "--distribution" in sys.argv:
+        print("Ubuntu" if suite in machine.UBUNTU else "Debian")
         return 0
     if "--sysroot" in sys.argv:
         architecture = sys.argv[sys.argv.index("--sysroot") + 1]
