@@ -221,12 +221,13 @@ class Tests(test_deb.Tests):
             assert installed(host) == self.versions[0]
             host.run(hold.replace("hold", "unhold", 1))
             script = commands("/etc/apt/preferences.d/howdah")
+            pinned = re.compile(r"(?<=Pin: version ).*")
             # The next version stands for one that the preferences exclude.
             pattern = self.versions[0].replace("~", "*")
-            run(host, script.replace("0.1.*", pattern) + "\napt upgrade --yes")
+            run(host, pinned.sub(pattern, script) + "\napt upgrade --yes")
             assert installed(host) == installed(host, self.php) == self.versions[0], host.run("apt policy howdah").stdout
             # Without that, it is installed.
-            run(host, script.replace("0.1.*", "0.*") + "\napt upgrade --yes")
+            run(host, pinned.sub("0.*", script) + "\napt upgrade --yes")
             assert installed(host) == installed(host, self.php) == self.versions[1], host.run("apt policy howdah").stdout
         self.with_repository(self.install, self.add_next, test)
 
