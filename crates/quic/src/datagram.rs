@@ -1,0 +1,43 @@
+//! Datagrams on their way between threads.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::BytesMut;
+use tokio::sync::mpsc;
+
+/// Datagrams from other threads that wait. More are lost, as in the network.
+const INBOX: usize = 1024;
+
+/// A datagram on its way to the thread that has its connection.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Address that it came from.
+    pub remote: SocketAddr,
+    /// Address that it was sent to.
+    pub local: Option<IpAddr>,
+    /// Mark of congestion (RFC 3168): the two bits of the IP header.
+    pub ecn: Option<u8>,
+    /// Contents.
+    pub data: BytesMut,
+}
+
+/// Takes datagrams for an endpoint, from any thread.
+#[derive(Debug, Clone)]
+pub struct Inbox(mpsc::Sender<Datagram>);
+
+/// Datagrams for an endpoint.
+#[derive(Debug)]
+pub struct Arrivals(pub(crate) mpsc::Receiver<Datagram>);
+
+impl Inbox {
+    /// Creates an inbox.
+    pub fn new() -> (Inbox, Arrivals) {
+        let (inbox, arrivals) = mpsc::channel(INBOX);
+        (Inbox(inbox), Arrivals(arrivals))
+    }
+
+    /// Passes a datagram. It is lost if the endpoint does not keep up.
+    pub fn deliver(&self, datagram: Datagram) {
+        let _ = self.0.try_send(datagram);
+    }
+}

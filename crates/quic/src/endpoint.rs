@@ -1,0 +1,282 @@
+//! An endpoint: one UDP socket of one thread, with its connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use quinn_proto::{
+    EcnCodepoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
+    ValidationTokenConfig, VarInt,
+};
+use tokio::task::spawn_local;
+
+mod connection;
+mod driver;
+mod stream;
+
+pub use self::connection::Connection;
+use self::connection::State;
+use self::driver::Core;
+pub use self::stream::{Recv, Send};
+use crate::datagram::{Arrivals, Inbox};
+use crate::ids::{Ids, Owner, Target};
+use crate::keys::Keys;
+use crate::options::Options;
+use crate::socket::Socket;
+use crate::tls::{ChooseTls, Tls, VERSION};
+
+/// Flow-control window of a stream in bytes.
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// Flow-control window of all streams of a connection in bytes.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// Bytes that are written and not acknowledged, of a connection whose path is not known yet. It grows
+/// with the path (`connection`).
+pub(crate) const SEND_WINDOW: u64 = 128 * 1024;
+
+/// Number of streams in one direction that a peer may have open.
+const MAX_UNIDIRECTIONAL: u32 = 8;
+
+/// Bytes of handshake messages that arrive out of order, which are kept.
+const CRYPTO_BUFFER: usize = 16 * 1024;
+
+/// Clients whose first datagram is being looked at. They are decided on at once, so more than one of
+/// them means that the library has failed.
+const MAX_INCOMING: usize = 64;
+
+/// Maximum datagrams of one path's MTU search: the largest payload on Ethernet.
+const MAX_MTU: u16 = 1452;
+
+/// Returns what takes the datagrams of a target; `None` for this endpoint.
+pub type Route = Rc<dyn Fn(Target) -> Option<Inbox>>;
+
+/// Settings of an endpoint.
+pub struct Settings {
+    /// Keys of the server.
+    pub keys: Keys,
+    /// This process and this thread.
+    pub owner: Owner,
+    /// Chooses the TLS configuration of each connection.
+    pub tls: Arc<dyn ChooseTls>,
+    /// Chooses the thread or process that gets a datagram.
+    pub route: Route,
+    /// Datagrams from other threads.
+    pub arrivals: Arrivals,
+    /// Reads the socket: one endpoint of all those that share one.
+    pub is_reader: bool,
+    /// Options that may change.
+    pub options: Options,
+}
+
+/// Counters of an endpoint since its start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Datagrams that were received.
+    pub received: Cell<u64>,
+    /// Datagrams that were passed to other threads and processes.
+    pub forwarded: Cell<u64>,
+    /// New clients that had to prove their addresses.
+    pub retried: Cell<u64>,
+    /// New clients that were ignored, because too many handshakes were not complete.
+    pub ignored: Cell<u64>,
+    /// Handshakes that have failed.
+    pub failed: Cell<u64>,
+    /// Panics of the library.
+    pub panics: Cell<u64>,
+}
+
+pub(crate) fn count(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+/// An endpoint of this thread. It ends when this is dropped: its connections are closed then.
+pub struct Endpoint {
+    shared: Rc<Shared>,
+}
+
+/// State that the endpoint, its driver and its connections share.
+pub(crate) struct Shared {
+    pub(crate) socket: Socket,
+    pub(crate) keys: Keys,
+    pub(crate) route: Route,
+    pub(crate) options: RefCell<Options>,
+    pub(crate) counters: Counters,
+    pub(crate) core: RefCell<Core>,
+    /// Connections that the driver has to look at.
+    pub(crate) dirty: RefCell<VecDeque<Rc<State>>>,
+    /// Connections whose handshake is complete.
+    pub(crate) accepted: RefCell<VecDeque<Connection>>,
+    pub(crate) acceptor: Cell<Option<Waker>>,
+    pub(crate) driver: Cell<Option<Waker>>,
+    /// The driver is having a turn.
+    pub(crate) is_running: Cell<bool>,
+    /// New clients are accepted.
+    pub(crate) is_open: Cell<bool>,
+    /// The endpoint was dropped.
+    pub(crate) is_over: Cell<bool>,
+    /// Wakes a task that waits until there is no connection.
+    pub(crate) idle: Cell<Option<Waker>>,
+}
+
+impl Shared {
+    /// Lets the driver have a turn.
+    pub(crate) fn wake(&self) {
+        if self.is_running.get() {
+            return; // it is having one
+        }
+        if let Some(waker) = self.driver.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Endpoint {
+    /// Starts an endpoint on a bound socket, as a task of this thread. Error: the socket cannot be used.
+    pub fn new(socket: OwnedFd, settings: Settings) -> io::Result<Endpoint> {
+        let Settings { keys, owner, tls, route, arrivals, is_reader, options } = settings;
+        let socket = Socket::new(socket, is_reader)?;
+        let mut config = EndpointConfig::new(Arc::clone(&keys.reset));
+        let key = Arc::clone(&keys.ids);
+        config.supported_versions(vec![VERSION]);
+        config.cid_generator(move || Box::new(Ids { key: Arc::clone(&key), owner }));
+        let tls = Arc::new(Tls::new(tls)?);
+        let server = Arc::new(server_config(&keys, &tls, &options)?);
+        let may_find_mtu = !socket.may_fragment();
+        let library =
+            quinn_proto::Endpoint::new(Arc::new(config), Some(server), may_find_mtu, None);
+        let shared = Rc::new(Shared {
+            socket,
+            keys,
+            route,
+            options: RefCell::new(options),
+            counters: Counters::default(),
+            core: RefCell::new(Core::new(library, tls)),
+            dirty: RefCell::default(),
+            accepted: RefCell::default(),
+            acceptor: Cell::default(),
+            driver: Cell::default(),
+            is_running: Cell::new(false),
+            is_open: Cell::new(true),
+            is_over: Cell::new(false),
+            idle: Cell::default(),
+        });
+        spawn_local(driver::run(Rc::clone(&shared), arrivals));
+        Ok(Endpoint { shared })
+    }
+
+    /// Returns the next connection whose handshake is complete; `None` after [`Endpoint::stop`].
+    pub async fn accept(&self) -> Option<Connection> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Connection>> {
+        if let Some(connection) = self.shared.accepted.borrow_mut().pop_front() {
+            return Poll::Ready(Some(connection));
+        }
+        if !self.shared.is_open.get() {
+            return Poll::Ready(None);
+        }
+        self.shared.acceptor.set(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Accepts no more clients. Connections go on.
+    pub fn stop(&self) {
+        self.shared.is_open.set(false);
+        if let Some(waker) = self.shared.acceptor.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until all connections are closed and what closes them is sent.
+    pub async fn all_closed(&self) {
+        poll_fn(|cx| {
+            if self.connections() == 0 && self.shared.dirty.borrow().is_empty() {
+                return Poll::Ready(());
+            }
+            self.shared.idle.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Returns the number of connections, half-open ones included, that are not closed.
+    pub fn connections(&self) -> usize {
+        self.shared.core.borrow().open()
+    }
+
+    /// Returns the number of connections whose handshake is not complete.
+    pub fn half_open(&self) -> usize {
+        self.shared.core.borrow().half_open.count()
+    }
+
+    /// Changes the options; those of the transport hold for new connections.
+    pub fn set_options(&self, options: Options) -> io::Result<()> {
+        if *self.shared.options.borrow() == options {
+            return Ok(());
+        }
+        let mut core = self.shared.core.borrow_mut();
+        let server = server_config(&self.shared.keys, &core.tls, &options)?;
+        core.library.set_server_config(Some(Arc::new(server)));
+        self.shared.options.replace(options);
+        Ok(())
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Returns the address that the socket is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.shared.socket.local()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.stop();
+        self.shared.is_over.set(true);
+        self.shared.wake();
+    }
+}
+
+/// Returns the library's configuration of new connections.
+fn server_config(keys: &Keys, tls: &Arc<Tls>, options: &Options) -> io::Result<ServerConfig> {
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(MAX_MTU);
+    let idle = IdleTimeout::try_from(options.idle_timeout).map_err(io::Error::other)?;
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(options.max_streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(MAX_UNIDIRECTIONAL))
+        .max_idle_timeout(Some(idle))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .send_window(SEND_WINDOW)
+        .crypto_buffer_size(CRYPTO_BUFFER)
+        .mtu_discovery_config(Some(mtu))
+        .datagram_receive_buffer_size(None);
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.sent(0);
+    let mut config = ServerConfig::new(Arc::clone(tls) as _, Arc::clone(&keys.token));
+    config
+        .transport_config(Arc::new(transport))
+        .validation_token_config(tokens)
+        .max_incoming(MAX_INCOMING)
+        .incoming_buffer_size(0)
+        .incoming_buffer_size_total(0);
+    Ok(config)
+}
+
+/// Returns the mark of congestion of a datagram, for the library.
+pub(crate) fn ecn(bits: Option<u8>) -> Option<EcnCodepoint> {
+    EcnCodepoint::from_bits(bits?)
+}
