@@ -5,7 +5,7 @@ use std::rc::Rc;
 use howdah_http::h2::blocks::{Blocks, Flaws, MalformedRequest};
 use howdah_http::h2::frames::{Frames, Piece};
 use howdah_http::h2::hpack::STATIC;
-use howdah_http::h2::huffman::Huffman;
+use howdah_http::streams::huffman::Huffman;
 
 /// Flaws are found alike however the frames are cut, and are those that a reading finds which puts
 /// each block together and decodes all of its texts. The first byte is the length of the pieces.

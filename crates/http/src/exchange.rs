@@ -61,7 +61,7 @@ pub trait Handler {
         connection.owner()
     }
 
-    /// Called at the beginning of each turn of a task that answers a request of an HTTP/2
+    /// Called at the beginning of each turn of a task that answers a request of an HTTP/2 or HTTP/3
     /// connection. The tasks of connections are the server's own.
     fn begin_turn(&self) {}
 }

@@ -3,24 +3,18 @@
 //! The crate `h2` implements frames, header compression and flow control. This module bounds the
 //! work that a client can cause:
 //!
-//! 1. A request becomes the text of an HTTP/1 head and is read by the same parser (`head`), so that
-//!    limits, checks and the requests that handlers see are the same.
-//! 2. The same [`Handler`] answers each stream (`stream`), in a task of its own if it has to wait
-//!    (`tasks`). Streams that the client has reset count until their handlers have ended, so the
-//!    number of handlers never exceeds `MAX_STREAMS` (`settings`, `driver`).
-//! 3. A response is sent piece by piece as the flow-control windows have room (`send`) and the
-//!    client takes the output of the connection (`output`), so that a stalled stream holds one
-//!    piece, for at most `send_timeout`. Of several streams the most urgent sends first (`turns`).
-//! 4. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
+//! 1. Requests are answered as those of HTTP/3 (`streams`). Streams that the client has reset count
+//!    until their handlers have ended, so the number of handlers never exceeds `MAX_STREAMS`
+//!    (`settings`, `driver`).
+//! 2. A response is sent as the flow-control windows have room (`outgoing`) and the client takes the
+//!    output of the connection (`output`).
+//! 3. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
 //!    stream is a tunnel (`websocket`, `tunnel`).
-//! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
+//! 4. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
 //!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that requests
 //!    with either are refused.
-//! 6. The requests that are being answered count as memory in addition to their responses: for the
-//!    client and, beyond a few of each connection, for the site. Requests without memory are
-//!    refused (`admission`).
-//! 7. A client that resets far more streams than it lets end, or sends frames that only cost work
-//!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
+//! 5. A client that resets far more streams than it lets end, or sends frames that only cost work
+//!    (`cost`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -32,40 +26,33 @@ use std::task::Poll;
 
 use tokio::time::{Instant, timeout};
 
-mod admission;
 pub mod blocks;
-mod budget;
-mod carrier;
+mod cost;
 mod driver;
 pub mod frames;
-mod head;
 pub mod hpack;
-pub mod huffman;
+mod incoming;
 mod io;
+mod outgoing;
 mod output;
-mod phase;
-mod send;
 mod settings;
-mod shared;
 mod stream;
-mod tasks;
 mod tunnel;
-mod turns;
 mod websocket;
 
+#[cfg(test)]
+mod tests;
+
 use self::blocks::Flaws;
-use self::budget::Budget;
 use self::driver::{Driver, report_error};
 use self::io::InspectedTransport;
 pub use self::io::{Io, PREFACE};
 use self::output::Output;
-use self::phase::ConnectionPhase;
-use self::shared::Shared;
-use self::tasks::StreamTasks;
-use self::turns::Turns;
+use self::stream::StreamContext;
 use crate::drain::DrainRegistration;
 use crate::exchange::Handler;
 use crate::message::ConnectionInfo;
+use crate::streams::{Budget, ConnectionPhase, Shared, StreamTasks, Turns};
 
 /// Serves a connection to its end. `handler` makes a handler for each stream.
 ///
@@ -87,11 +74,12 @@ async fn run<H: Handler + 'static>(
 ) {
     let limits = handler().limits();
     let blocked = Rc::new(Cell::new(None));
-    let budget = Rc::new(Budget::new(Instant::now()));
+    let budget = Rc::new(Budget::new(Instant::now(), cost::TYPE_NAMES));
     let flaws = Rc::new(Flaws::default());
     let io =
         InspectedTransport::new(io, Rc::clone(&blocked), Rc::clone(&budget), Rc::clone(&flaws));
-    let cut_off = |reason: &dyn Display| handler().log_misbehaviour(&info, reason);
+    let reported = Arc::clone(&info);
+    let cut_off = |reason: &dyn Display| handler().log_misbehaviour(&reported, reason);
     let handshake = settings::builder(&limits).handshake(io);
     let handshake = pin!(timeout(limits.header_timeout, handshake));
     let connection = match drain.unless_evicted(handshake).await {
@@ -100,21 +88,20 @@ async fn run<H: Handler + 'static>(
         Some(Err(_)) | None => return,
     };
     let shared = Rc::new(Shared {
-        info: Arc::clone(&info),
         turns: Turns::new(Rc::clone(&blocked)),
         budget,
         phase: ConnectionPhase::new(drain),
-        flaws,
-        output: Output::default(),
         first_requests: Cell::default(),
         owner: handler().owner(&info),
     });
-    let mut driver = Driver::new(connection, &shared, &limits, blocked);
+    let output = Rc::new(Output::default());
+    let mut driver = Driver::new(connection, &shared, &output, &limits, blocked);
+    let connection = Rc::new(StreamContext { info, shared, flaws, output });
     let mut tasks = StreamTasks::default();
     while driver.next(&mut tasks, &cut_off).await {
         poll_fn(|cx| {
             for (request, respond) in driver.accepted.drain(..) {
-                let answer = stream::answer(handler(), Rc::clone(&shared), request, respond);
+                let answer = stream::answer(handler(), Rc::clone(&connection), request, respond);
                 let handler = handler();
                 tasks.start(answer, move || handler.begin_turn(), cx);
             }
@@ -124,7 +111,7 @@ async fn run<H: Handler + 'static>(
         tasks.free_spare();
         driver.set_begun();
     }
-    shared.phase.end();
+    connection.shared.phase.end();
     // Handlers run to their end, and learn that the client has disconnected.
     tasks.detach();
 }

@@ -1,13 +1,14 @@
 //! HTTP between the server and its clients, independent of the handlers of requests.
 //!
-//! A connection of [`h1`], [`h2`] or [`fastcgi`] reads a [`message::Request`], passes it to an
+//! A connection of [`h1`], [`h2`], [`h3`] or [`fastcgi`] reads a [`message::Request`], passes it to an
 //! [`exchange::Handler`] as an [`exchange::Exchange`], and sends the [`message::Response`] that the
 //! handler returns. This crate does not know the configuration of sites, routes, files or
 //! applications.
 //!
 //! | folder | content |
 //! | --- | --- |
-//! | `h1`, `h2`, `fastcgi` | the protocols: from a connection to requests, from responses to the connection |
+//! | `h1`, `h2`, `h3`, `fastcgi` | the protocols: from a connection to requests, from responses to the connection |
+//! | `streams` | what HTTP/2 and HTTP/3 have in common: requests on the streams of a connection |
 //! | `message` | requests and responses |
 //! | `body` | bodies of responses; transfer, buffering and spooling of bodies |
 //! | `syntax` | parsers and writers of single elements: targets, hosts, framing, encodings, dates |
@@ -36,6 +37,7 @@ pub mod fastcgi;
 pub mod fixture;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod handling;
 pub mod limits;
 pub mod mask;
@@ -43,6 +45,7 @@ pub mod memory;
 pub mod message;
 pub mod request_body;
 pub mod respond;
+pub mod streams;
 mod syntax;
 pub mod trace;
 pub mod trace_context;

@@ -46,13 +46,16 @@ pub static COLLECTED: Budget =
 /// Pages while they are put together from parts.
 pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 
-/// Requests of HTTP/2 that are being answered, without the memory that another budget counts.
-pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answered", 2);
+/// Requests of HTTP/2 and HTTP/3 that are being answered, without the memory that another budget
+/// counts.
+pub static STREAMS: Budget =
+    Budget::new("requests of HTTP/2 and HTTP/3 that are being answered", 2);
 
-/// The first requests of each HTTP/2 connection, which count for the client only. A site has a
-/// limit for clients that are not known.
+/// The first requests of each connection of HTTP/2 or HTTP/3, which count for the client only. A
+/// site has a limit for clients that are not known.
 pub static FIRST_STREAMS: Budget =
-    Budget::new("first requests of HTTP/2 connections that are being answered", 2).without_total();
+    Budget::new("first requests of HTTP/2 and HTTP/3 connections that are being answered", 2)
+        .without_total();
 
 /// Temporary files with responses that clients do not read ([`Budget::set_total`]).
 pub static FILES: Budget =

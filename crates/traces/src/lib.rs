@@ -142,6 +142,7 @@ impl Writer<'_> {
                 Version::Http10 => "1.0",
                 Version::Http11 => "1.1",
                 Version::Http2 => "2",
+                Version::Http3 => "3",
                 Version::Session(name) => name,
             },
         );

@@ -88,7 +88,8 @@ impl Parameters {
             query: self.value("QUERY_STRING"),
             version: match self.text("SERVER_PROTOCOL") {
                 Some("HTTP/1.0") => Version::Http10,
-                Some("HTTP/2.0" | "HTTP/2" | "HTTP/3.0" | "HTTP/3") => Version::Http2,
+                Some("HTTP/2.0" | "HTTP/2") => Version::Http2,
+                Some("HTTP/3.0" | "HTTP/3") => Version::Http3,
                 _ => Version::Http11,
             },
             host: host.unwrap_or_default().to_ascii_lowercase().into(),

@@ -83,7 +83,7 @@ pub(super) fn connection_fields<'l>(
             (false, Version::Http11) => "close",
             (true, Version::Http11)
             | (false, Version::Http10)
-            | (_, Version::Http2 | Version::Session(_)) => "",
+            | (_, Version::Http2 | Version::Http3 | Version::Session(_)) => "",
         },
     }
 }

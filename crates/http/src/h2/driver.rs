@@ -6,25 +6,19 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
+use http::header::{HeaderName, HeaderValue};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::budget::Budget;
 use super::io::InspectedTransport;
-use super::settings::{MAX_ABANDONED, MAX_STREAMS};
-use super::shared::Shared;
-use super::tasks::{StreamEnd, StreamTasks};
+use super::output::Output;
 use crate::limits::Limits;
-use crate::timer::Timer;
-
-/// Maximum time without a request after the server has announced the end of the connection.
-const SHUTDOWN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::streams::{Budget, Lifetime, MAX_STREAMS, Shared, StreamEnd, StreamTasks};
 
 /// Callback that reports a connection which is closed because the client misbehaves.
 pub(super) type MisbehaviourCallback<'a> = &'a dyn Fn(&dyn Display);
@@ -36,20 +30,14 @@ type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 pub(super) struct Driver {
     connection: Connection<InspectedTransport, Bytes>,
     shared: Rc<Shared>,
-    limits: Rc<Limits>,
+    output: Rc<Output>,
+    lifetime: Lifetime,
     /// Requests to be answered now.
     pub accepted: Vec<Accepted>,
     /// No more requests follow.
     is_over: bool,
-    timer: Timer,
     /// Time since which the client does not take the output.
     blocked: Rc<Cell<Option<Instant>>>,
-    idle_timeout: Duration,
-    idle_since: Instant,
-    /// Number of abandoned streams, less those that ended with a response.
-    abandoned: u32,
-    /// The end of the connection was announced.
-    is_ending: bool,
     /// The connection is closed because the client misbehaves.
     is_cut_off: bool,
 }
@@ -59,21 +47,18 @@ impl Driver {
     pub fn new(
         connection: Connection<InspectedTransport, Bytes>,
         shared: &Rc<Shared>,
+        output: &Rc<Output>,
         limits: &Rc<Limits>,
         blocked: Rc<Cell<Option<Instant>>>,
     ) -> Self {
         Driver {
             connection,
             shared: Rc::clone(shared),
-            limits: Rc::clone(limits),
+            output: Rc::clone(output),
+            lifetime: Lifetime::new(limits),
             accepted: Vec::new(),
             is_over: false,
-            timer: Timer::default(),
             blocked,
-            idle_timeout: limits.header_timeout.min(limits.idle_timeout),
-            idle_since: Instant::now(),
-            abandoned: 0,
-            is_ending: false,
             is_cut_off: false,
         }
     }
@@ -106,7 +91,7 @@ impl Driver {
 
     /// Ends the wait for the first request, whose timeout is that of a head.
     pub fn set_begun(&mut self) {
-        self.idle_timeout = self.limits.idle_timeout;
+        self.lifetime.set_begun();
     }
 
     fn poll_next<F>(
@@ -119,17 +104,17 @@ impl Driver {
         F: Future<Output = StreamEnd> + 'static,
     {
         while let Some(end) = tasks.poll_ended(cx) {
-            self.count(end);
+            self.lifetime.count(end);
         }
-        if self.shared.phase.poll_draining(cx) && !self.is_ending {
+        if self.shared.phase.poll_draining(cx) && !self.lifetime.is_ending() {
             self.announce_end();
         }
-        if self.abandoned > MAX_ABANDONED || self.shared.budget.is_spent(Instant::now) {
+        if self.lifetime.is_abused() || self.shared.budget.is_spent(Instant::now) {
             self.cut_off(cut_off);
         }
         self.is_over = self.poll_accept(tasks.len(), cut_off, cx).is_ready();
         if self.blocked.get().is_none() {
-            self.shared.output.set_sent();
+            self.output.set_sent();
         }
         if !self.accepted.is_empty() {
             self.shared.phase.begin();
@@ -160,7 +145,11 @@ impl Driver {
             };
             match ready!(next) {
                 Some(Ok(accepted)) => {
-                    self.shared.budget.earn_request(accepted.0.headers());
+                    let bytes = |(name, value): (&HeaderName, &HeaderValue)| {
+                        name.as_str().len() + value.len()
+                    };
+                    let fields = accepted.0.headers().iter().map(bytes).sum();
+                    self.shared.budget.earn_request(fields);
                     self.accepted.push(accepted);
                 }
                 Some(Err(error)) => {
@@ -178,13 +167,8 @@ impl Driver {
     /// after the end of the connection was announced.
     fn poll_timeout(&mut self, is_idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let blocked = self.blocked.get().map(|since| since + self.limits.send_timeout);
-            let idle = is_idle.then(|| self.idle_since + self.idle_timeout);
-            let Some(deadline) = blocked.into_iter().chain(idle).min() else {
-                return Poll::Pending;
-            };
-            ready!(self.timer.poll(cx, deadline));
-            if self.is_ending || Some(deadline) == blocked {
+            let is_blocked = ready!(self.lifetime.poll_timeout(self.blocked.get(), is_idle, cx));
+            if is_blocked || self.lifetime.is_ending() {
                 return Poll::Ready(());
             }
             self.announce_end();
@@ -196,18 +180,7 @@ impl Driver {
     /// last one.
     fn announce_end(&mut self) {
         self.connection.graceful_shutdown();
-        self.is_ending = true;
-        self.idle_timeout = SHUTDOWN_IDLE_TIMEOUT;
-        self.idle_since = Instant::now();
-    }
-
-    fn count(&mut self, end: StreamEnd) {
-        self.idle_since = Instant::now();
-        self.abandoned = match end {
-            StreamEnd::Answered => self.abandoned.saturating_sub(1),
-            StreamEnd::Abandoned => self.abandoned + 1,
-            StreamEnd::Refused => self.abandoned,
-        };
+        self.lifetime.set_ending();
     }
 
     /// Ends the connection with all its streams, because the client misbehaves.
@@ -216,7 +189,7 @@ impl Driver {
             return;
         }
         self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-        if self.abandoned > MAX_ABANDONED {
+        if self.lifetime.is_abused() {
             cut_off(
                 &"the client cancels more requests than it \
             lets complete",

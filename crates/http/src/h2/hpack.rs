@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::huffman::Huffman;
+use crate::streams::huffman::Huffman;
 
 /// Properties of a header block that `h2` does not report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::blocks::{Blocks, Flaws};
-use super::budget::Budget;
+use super::cost;
 use super::frames::{Frames, Piece};
+use crate::streams::Budget;
 
 /// A stream that a connection can run over. Used as a trait object, so that the code of the
 /// protocol exists once.
@@ -78,7 +79,7 @@ impl AsyncRead for InspectedTransport {
         let (budget, blocks) = (&this.budget, &mut this.blocks);
         this.frames.read(received, |piece| {
             if let Piece::Head(frame) = piece {
-                budget.spend_frame(frame);
+                cost::spend(budget, frame);
             }
             blocks.take(piece);
         });

@@ -9,8 +9,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::settings::SEND_BUFFER_SIZE;
-use super::shared::Shared;
+use crate::streams::{SEND_BUFFER_SIZE, Shared};
 use crate::tunnel::CloseReason;
 
 /// Both directions of a stream.

@@ -134,6 +134,8 @@ pub enum Version {
     Http11,
     /// HTTP/2
     Http2,
+    /// HTTP/3
+    Http3,
     /// The name of another protocol, of which a whole session is described as a request.
     Session(&'static str),
 }
@@ -145,6 +147,7 @@ impl Version {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
             Version::Session(name) => name,
         }
     }

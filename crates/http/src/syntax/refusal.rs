@@ -6,6 +6,8 @@ use super::target::TargetError;
 /// refused head may not be a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
+    /// The body has another length than announced, or a malformed trailer.
+    Body,
     /// Method CONNECT.
     Connect,
     /// `Content-Length` twice, or with `Transfer-Encoding`.
@@ -40,6 +42,8 @@ pub enum Refusal {
     PlainOnTls,
     /// A tunnel for a protocol other than WebSocket.
     Protocol,
+    /// A pseudo-header field is missing, repeated, unknown, misplaced or malformed.
+    Pseudo,
     /// The request line is not `method SP target SP version`.
     RequestLine,
     /// The request line is longer than allowed.
@@ -62,6 +66,7 @@ impl Refusal {
     /// Returns the text for the log.
     pub fn reason(self) -> &'static str {
         match self {
+            Refusal::Body => "a body of another length than announced, or a malformed trailer",
             Refusal::Connect => "method CONNECT, which only proxies support",
             Refusal::ContentLengthConflict => {
                 "Content-Length twice, or together with Transfer-Encoding"
@@ -87,6 +92,9 @@ impl Refusal {
             Refusal::Method => "the method has other characters than A to Z, - and _",
             Refusal::PlainOnTls => "plain HTTP on a listener for TLS",
             Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
+            Refusal::Pseudo => {
+                "a pseudo-header field is missing, repeated, unknown, misplaced or malformed"
+            }
             Refusal::RequestLine => "a malformed request line",
             Refusal::RequestLineTooLong => {
                 "the request line is longer than settings/http/large_header_buffer_size allows"

@@ -79,10 +79,7 @@ impl Head {
             version,
             fields,
             body,
-            keep_alive: match version {
-                Version::Http11 | Version::Http2 | Version::Session(_) => !known.close,
-                Version::Http10 => known.keep_alive && !known.close,
-            },
+            keep_alive: !known.close && (version != Version::Http10 || known.keep_alive),
             expects_continue: known.expects_continue && version == Version::Http11,
         })
     }

@@ -8,9 +8,15 @@ use tokio::io::AsyncWriteExt;
 
 use super::super::frames::{DATA, Frames, SETTINGS};
 use super::super::hpack::{Found, STATIC};
-use super::super::huffman::tests::encode;
 use super::super::io::PREFACE;
 use super::*;
+use crate::streams::huffman;
+
+fn encoded(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    huffman::encode(text, &mut bytes);
+    bytes
+}
 
 const END_STREAM: u8 = 1;
 
@@ -73,7 +79,7 @@ fn a_fragment_and_a_pseudo_field_in_a_trailer_are_found_however_they_are_sent() 
     bytes.extend(frame(HEADERS, all, 5, &[&[0x82, 0x86, 0xbf, 15, 47, 1][..], b"/"].concat()));
     bytes.extend(frame(HEADERS, all, 7, &[&[0x82, 0x86, 0xbf, 15, 47, 2][..], b"/#"].concat()));
     // Huffman-coded, padded, with a priority, and in two frames.
-    let code = encode(b"/#");
+    let code = encoded(b"/#");
     let coded = [&[0x82, 0x86, 0xbf, 4, 0x80 | code.len() as u8][..], &code].concat();
     let padded = [&[7, 0, 0, 0, 1, 9][..], &coded, b"\x04\x02/#\0\0\0"].concat();
     bytes.extend(frame(HEADERS, all | PADDED | PRIORITY, 9, &padded));
@@ -243,7 +249,7 @@ impl Encoder {
     fn text(&mut self, out: &mut Vec<u8>, text: &str) {
         let (first, bytes) = match self.choose() % 2 {
             0 => (0, text.as_bytes().to_vec()),
-            _ => (0x80, encode(text.as_bytes())),
+            _ => (0x80, encoded(text.as_bytes())),
         };
         Self::number(out, first, 7, bytes.len());
         out.extend_from_slice(&bytes);

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 /// Result of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamEnd {
+pub(crate) enum StreamEnd {
     /// The response was sent.
     Answered,
     /// The client reset the stream or made a mistake before that.
@@ -19,7 +19,7 @@ pub(super) enum StreamEnd {
 }
 
 /// The requests of a connection that are being answered. `F` is the future that answers one.
-pub(super) struct StreamTasks<F> {
+pub(crate) struct StreamTasks<F> {
     /// Futures that wait for something.
     tasks: JoinSet<StreamEnd>,
     /// Results of futures that were ready at once.

@@ -1,35 +1,32 @@
-//! Sending a response at the pace of the flow-control windows, with at most one piece of it in
-//! memory.
+//! Sending a response at the pace of its client, with at most one piece of it in memory.
 
 use std::fs::File;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, SendStream};
-use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
-use http::{Response as Head, StatusCode};
 use tokio::task::coop::consume_budget;
 
-use super::settings::SEND_BUFFER_SIZE;
+use super::direction::{Gone, Outgoing, Reset, Room};
 use super::shared::Shared;
 use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece, SendError, file};
-use crate::date;
 use crate::limits::Limits;
 use crate::memory::{Charge, FREE_BYTES, RESPONSES};
-use crate::message::{ConnectionFields, FieldBlock, Request, Response, Trailer};
+use crate::message::{ConnectionFields, Request, Response, Trailer};
 use crate::spool::unread_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
+
+/// Maximum number of bytes of a response that are buffered for sending.
+pub(crate) const SEND_BUFFER_SIZE: usize = 32 * 1024;
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
 /// number of bytes of the body sent, and the result. The output that the client does not read
 /// counts as memory of the request's owner, if there is one.
-pub(super) async fn send(
-    mut respond: SendResponse<Bytes>,
+pub(super) async fn send<O: Outgoing>(
+    mut outgoing: O,
     request: Option<&Request>,
     response: &mut Response,
     added: &ConnectionFields<'_>,
@@ -38,25 +35,18 @@ pub(super) async fn send(
     shared: &Rc<Shared>,
 ) -> (u64, Result<(), SendError>) {
     if response.is_unsent() {
-        respond.send_reset(Reason::ENHANCE_YOUR_CALM);
+        outgoing.reset(Reset::Excessive);
         return (0, Err(SendError::ClientGone));
     }
-    let has_room = poll_fn(|cx| match shared.output.poll_room(request, cx) {
-        Poll::Ready(()) => Poll::Ready(true),
-        Poll::Pending => respond.poll_reset(cx).map(|_| false),
+    let has_room = poll_fn(|cx| match outgoing.poll_head_room(request, cx) {
+        Poll::Ready(room) => Poll::Ready(room.is_ok()),
+        Poll::Pending => outgoing.poll_reset(cx).map(|()| false),
     });
-    if !has_room.await {
+    if !has_room.await || outgoing.head(response, added, turn.is_none()).is_err() {
         return (0, Err(SendError::ClientGone));
     }
-    shared.output.add_head(&response.fields);
-    let head = head(response, added);
-    let stream = match respond.send_response(head, turn.is_none()) {
-        Ok(stream) => stream,
-        Err(_) => return (0, Err(SendError::ClientGone)),
-    };
-    let Some(turn) = turn else { return (0, Ok(())) };
     let mut sender = Sender {
-        stream,
+        outgoing,
         turn,
         limits: Rc::clone(limits),
         shared: Rc::clone(shared),
@@ -70,60 +60,42 @@ pub(super) async fn send(
         charge: None,
         is_counted: response.extras.as_ref().is_some_and(|extras| extras.is_counted),
     };
-    let result = sender.body(&mut response.body).await;
+    let mut result = match sender.turn {
+        Some(_) => sender.body(&mut response.body).await,
+        None => Ok(()),
+    };
+    if result.is_ok() {
+        result = poll_fn(|cx| sender.poll_sent(cx)).await;
+    }
     if result.is_err() {
         // The reset tells the client that the part that was sent is not the whole.
-        sender.stream.send_reset(Reason::INTERNAL_ERROR);
+        sender.outgoing.reset(Reset::Failed);
     }
     (sender.sent, result)
 }
 
-/// Builds the head of a response.
-pub(super) fn head(response: &Response, added: &ConnectionFields<'_>) -> Head<()> {
-    let mut head = Head::new(());
-    // HTTP/2 has no status of less than three digits, and 1xx ends no request.
-    let status = StatusCode::from_u16(response.status).ok().filter(|s| !s.is_informational());
-    *head.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = head.headers_mut();
-    if !added.server.is_empty() {
-        put(headers, b"server", added.server);
-    }
-    if added.date {
-        put(headers, b"date", &date::value());
-    }
-    put_fields(headers, &response.fields);
-    if let Some(length) = added.length {
-        put(headers, b"content-length", length.to_string().as_bytes());
-    }
-    head
+/// Returns the status that a response is sent with: three digits, and none of an interim response.
+pub(crate) fn shown_status(status: u16) -> u16 {
+    if (200..1000).contains(&status) { status } else { 500 }
 }
 
-/// Appends fields, except those that belong to a connection of HTTP/1 (RFC 9113, 8.2.2).
-pub(super) fn put_fields(headers: &mut HeaderMap, fields: &FieldBlock) {
-    for (name, value) in fields.iter() {
-        put(headers, name, value);
+/// Returns true for fields that belong to a connection of HTTP/1 (RFC 9113, 8.2.2; RFC 9114, 4.2).
+pub(crate) fn is_of_connection(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    match name.len() {
+        7 => is(b"upgrade"),
+        10 => is(b"connection") || is(b"keep-alive"),
+        16 => is(b"proxy-connection"),
+        17 => is(b"transfer-encoding"),
+        _ => false,
     }
 }
 
-/// Appends a field, unless HTTP/2 cannot represent it.
-fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
-    let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-    else {
-        return;
-    };
-    let of_connection = name == CONNECTION
-        || name == TRANSFER_ENCODING
-        || name == UPGRADE
-        || matches!(name.as_str(), "keep-alive" | "proxy-connection");
-    if !of_connection {
-        let _ = headers.try_append(name, value); // fails beyond 24,000 fields
-    }
-}
-
-/// Sender of one body.
-struct Sender<'r> {
-    stream: SendStream<Bytes>,
-    turn: Turn,
+/// Sender of one response after its head.
+struct Sender<'r, O> {
+    outgoing: O,
+    /// The turn of the body, if there is one.
+    turn: Option<Turn>,
     limits: Rc<Limits>,
     shared: Rc<Shared>,
     timer: Timer,
@@ -142,13 +114,13 @@ struct Sender<'r> {
     is_counted: bool,
 }
 
-impl Sender<'_> {
+impl<O: Outgoing> Sender<'_, O> {
     async fn body(&mut self, body: &mut Body) -> Result<(), SendError> {
         match body {
             Body::Empty => {}
             Body::Bytes(bytes) => self.bytes(std::mem::take(bytes)).await?,
             Body::Pieces(pieces) => {
-                self.turn.begin();
+                self.begin_turn();
                 for piece in std::mem::take(pieces) {
                     match piece {
                         Piece::Bytes(bytes) => self.bytes(bytes).await?,
@@ -163,7 +135,7 @@ impl Sender<'_> {
                 {
                     self.shared.budget.earn_piece(0);
                     self.bytes(bytes).await?;
-                    self.turn.pause();
+                    self.pause_turn();
                 }
             }
         }
@@ -180,7 +152,7 @@ impl Sender<'_> {
         while offset < end {
             let want = end.saturating_sub(offset).min(SEND_BUFFER_SIZE as u64) as usize;
             let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
-            self.turn.set_stuck(true); // in case the disk is slow
+            self.set_stuck(true); // in case the disk is slow
             let bytes = file::read(file, offset, room.min(want)).await?;
             offset += bytes.len() as u64;
             self.bytes(bytes).await?;
@@ -191,14 +163,19 @@ impl Sender<'_> {
     /// Ends the stream after a body whose length was not announced.
     fn end(&mut self) -> Result<(), SendError> {
         let lines = self.trailer.as_ref().map(Trailer::lines).unwrap_or_default();
-        let ended = if lines.is_empty() {
-            self.stream.send_data(Bytes::new(), true)
-        } else {
-            let mut fields = HeaderMap::new();
-            put_fields(&mut fields, &FieldBlock::from_lines(lines));
-            self.stream.send_trailers(fields)
-        };
-        ended.map_err(|_| SendError::ClientGone)
+        self.outgoing.end(&lines).map_err(|_| SendError::ClientGone)
+    }
+
+    fn begin_turn(&self) {
+        self.turn.iter().for_each(Turn::begin);
+    }
+
+    fn pause_turn(&self) {
+        self.turn.iter().for_each(Turn::pause);
+    }
+
+    fn set_stuck(&self, is_stuck: bool) {
+        self.turn.iter().for_each(|turn| turn.set_stuck(is_stuck));
     }
 
     /// Sends bytes as the windows have room. The stream ends with the last byte of the announced
@@ -211,7 +188,7 @@ impl Sender<'_> {
         // A piece that the client does not take would keep all that it is a part of.
         let mut whole = bytes.len();
         let is_copied = whole > 2 * SEND_BUFFER_SIZE;
-        self.turn.begin();
+        self.begin_turn();
         while !bytes.is_empty() {
             let want = bytes.len().min(SEND_BUFFER_SIZE);
             let room = poll_fn(|cx| match self.poll_room(want, cx) {
@@ -225,8 +202,7 @@ impl Sender<'_> {
             self.left = self.left.map(|left| left - count as u64);
             let ends = self.left == Some(0);
             let piece = if is_copied { Bytes::copy_from_slice(&piece) } else { piece };
-            self.stream.send_data(piece, ends).map_err(|_| SendError::ClientGone)?;
-            self.shared.output.add(count);
+            self.outgoing.data(piece, ends).map_err(|_| SendError::ClientGone)?;
             self.sent += count as u64;
             self.shared.budget.earn_bytes(count);
             self.deadline.progress(&mut self.rate, count);
@@ -263,36 +239,37 @@ impl Sender<'_> {
         self.file(&Arc::new(file), 0, length).await
     }
 
-    /// Waits for room in the flow-control windows and in the buffer, within the limits for sending.
-    /// Returns the number of bytes.
+    /// Waits for room, within the limits for sending. Returns the number of bytes.
     fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<usize, SendError>> {
-        if self.turn.poll(cx).is_pending() {
-            return self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone));
+        if self.turn.as_mut().is_some_and(|turn| turn.poll(cx).is_pending()) {
+            return self.outgoing.poll_reset(cx).map(|()| Err(SendError::ClientGone));
         }
-        let can_be_kept = self.shared.output.poll_room(self.request, cx).is_ready();
-        if can_be_kept {
-            self.stream.reserve_capacity(want);
-            loop {
-                let room = self.stream.capacity();
-                if room > 0 {
-                    self.turn.set_stuck(false);
-                    return Poll::Ready(Ok(room));
-                }
-                match self.stream.poll_capacity(cx) {
-                    Poll::Ready(Some(Ok(_))) => {}
-                    Poll::Ready(_) => return Poll::Ready(Err(SendError::ClientGone)),
-                    Poll::Pending => break,
-                }
+        match self.outgoing.poll_room(want, self.request, cx) {
+            Room::Bytes(room) => {
+                self.set_stuck(false);
+                return Poll::Ready(Ok(room));
             }
-        } else if self.stream.poll_reset(cx).is_ready() {
-            return Poll::Ready(Err(SendError::ClientGone));
+            Room::Stuck => self.set_stuck(true),
+            Room::Blocked => self.set_stuck(false),
+            Room::Gone => return Poll::Ready(Err(SendError::ClientGone)),
         }
-        self.turn.set_stuck(can_be_kept);
+        self.poll_timeout(cx).map(Err)
+    }
+
+    /// Ready when the client takes nothing for too long.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<SendError> {
         let (rate, limits) = (self.rate, &self.limits);
         let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);
         let deadline = self.deadline.get(timeout);
-        ready!(self.timer.poll(cx, deadline));
-        Poll::Ready(Err(SendError::ClientGone))
+        self.timer.poll(cx, deadline).map(|()| SendError::ClientGone)
+    }
+
+    /// Waits until all output is with the transport, within the limits for sending.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        match self.outgoing.poll_sent(cx) {
+            Poll::Ready(sent) => Poll::Ready(sent.map_err(|_| SendError::ClientGone)),
+            Poll::Pending => self.poll_timeout(cx).map(Err),
+        }
     }
 
     /// Returns the next bytes of a stream. While there are none, watches the client, so that a
@@ -302,11 +279,15 @@ impl Sender<'_> {
         stream: &mut dyn BodyStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, SendError>> {
+        // What was appended is sent before the producer has more.
+        if self.outgoing.poll_sent(cx) == Poll::Ready(Err(Gone)) {
+            return Poll::Ready(Err(SendError::ClientGone));
+        }
         match stream.poll_next(cx) {
             Poll::Ready(Some(Ok(bytes))) => Poll::Ready(Ok(Some(bytes))),
             Poll::Ready(Some(Err(_))) => Poll::Ready(Err(SendError::BodyFailed)),
             Poll::Ready(None) => Poll::Ready(Ok(None)),
-            Poll::Pending => self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone)),
+            Poll::Pending => self.outgoing.poll_reset(cx).map(|()| Err(SendError::ClientGone)),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! [`MAX_STALL`] only.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,7 +21,7 @@ const MAX_STALL: Duration = Duration::from_millis(20);
 
 /// Priority of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Priority {
+pub(crate) struct Priority {
     /// 0 (most urgent) to 7.
     urgency: u8,
     /// The client can use parts of the response.
@@ -47,19 +48,29 @@ impl Priority {
         }
         priority.unwrap_or(DEFAULT_PRIORITY)
     }
+
+    /// Returns 0 (most urgent) to 7.
+    pub fn urgency(self) -> u8 {
+        self.urgency
+    }
 }
 
 /// Streams of a connection that have a response to send.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     streams: RefCell<Vec<Sending>>,
     /// Time since which the client does not take the output of the connection.
     blocked: Rc<Cell<Option<Instant>>>,
+    /// Priorities of streams that have no response yet, which replace those of their heads.
+    updates: RefCell<VecDeque<(u64, Priority)>>,
 }
+
+/// Maximum number of such priorities; the oldest is forgotten.
+const MAX_UPDATES: usize = 100;
 
 #[derive(Debug)]
 struct Sending {
-    stream: u32,
+    stream: u64,
     priority: Priority,
     /// The stream has bytes to send.
     is_active: bool,
@@ -83,12 +94,35 @@ impl Sending {
 impl Turns {
     /// Creates the state of a connection without streams. `blocked` is set by its transport.
     pub fn new(blocked: Rc<Cell<Option<Instant>>>) -> Rc<Self> {
-        Rc::new(Turns { streams: RefCell::default(), blocked })
+        Rc::new(Turns { streams: RefCell::default(), blocked, updates: RefCell::default() })
+    }
+
+    /// Changes the priority of a stream, whether its response is being sent or not yet.
+    pub fn update(&self, stream: u64, priority: Priority) {
+        if let Some(sending) =
+            self.streams.borrow_mut().iter_mut().find(|other| other.stream == stream)
+        {
+            sending.priority = priority;
+            return;
+        }
+        let mut updates = self.updates.borrow_mut();
+        updates.retain(|(other, _)| *other != stream);
+        if updates.len() == MAX_UPDATES {
+            updates.pop_front();
+        }
+        updates.push_back((stream, priority));
+    }
+
+    /// Takes the priority of a stream that has replaced that of its head.
+    fn take_update(&self, stream: u64) -> Option<Priority> {
+        let mut updates = self.updates.borrow_mut();
+        let at = updates.iter().position(|(other, _)| *other == stream)?;
+        updates.remove(at).map(|(_, priority)| priority)
     }
 
     /// Returns two flags: the stream has its turn; another stream is stuck, so the first may change
     /// without an event.
-    fn look(&self, stream: u32, now: Instant) -> (bool, bool) {
+    fn look(&self, stream: u64, now: Instant) -> (bool, bool) {
         let streams = self.streams.borrow();
         let Some(own) = streams.iter().find(|other| other.stream == stream) else {
             return (true, false);
@@ -102,15 +136,16 @@ impl Turns {
 }
 
 /// The turn of a stream, until dropped.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     turns: Rc<Turns>,
-    stream: u32,
+    stream: u64,
     timer: Timer,
 }
 
 impl Turn {
     /// Registers a stream.
-    pub fn new(turns: &Rc<Turns>, stream: u32, priority: Priority) -> Self {
+    pub fn new(turns: &Rc<Turns>, stream: u64, priority: Priority) -> Self {
+        let priority = turns.take_update(stream).unwrap_or(priority);
         let sending = Sending { stream, priority, is_active: false, stuck: None, waker: None };
         turns.streams.borrow_mut().push(sending);
         Turn { turns: Rc::clone(turns), stream, timer: Timer::default() }
@@ -189,13 +224,13 @@ mod tests {
         }
     }
 
-    fn turn(turns: &Rc<Turns>, stream: u32, value: &str) -> Turn {
+    fn turn(turns: &Rc<Turns>, stream: u64, value: &str) -> Turn {
         let turn = Turn::new(turns, stream, Priority::read(std::iter::once(value.as_bytes())));
         turn.begin();
         turn
     }
 
-    fn order(turns: &Rc<Turns>, streams: &[u32]) -> Vec<bool> {
+    fn order(turns: &Rc<Turns>, streams: &[u64]) -> Vec<bool> {
         streams.iter().map(|stream| turns.look(*stream, Instant::now()).0).collect()
     }
 
@@ -214,6 +249,21 @@ mod tests {
         assert_eq!(order(&turns, &[1]), [false]);
         drop((first, late));
         assert!(turns.streams.borrow().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_client_changes_priorities_before_and_while_it_is_answered() {
+        let turns = Turns::new(Rc::default());
+        let read = |value: &str| Priority::read(std::iter::once(value.as_bytes()));
+        turns.update(4, read("u=7"));
+        turns.update(4, read("u=0"));
+        let (_first, _second) = (turn(&turns, 0, "u=3"), turn(&turns, 4, "u=5"));
+        assert_eq!(order(&turns, &[0, 4]), [false, true]);
+        turns.update(4, read("u=6"));
+        assert_eq!(order(&turns, &[0, 4]), [true, false]);
+        assert!(turns.updates.borrow().is_empty());
+        (0..1000).for_each(|stream| turns.update(stream * 4 + 8, read("u=1")));
+        assert_eq!(turns.updates.borrow().len(), MAX_UPDATES);
     }
 
     #[tokio::test]

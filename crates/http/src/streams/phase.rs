@@ -6,7 +6,7 @@ use std::task::Context;
 use crate::drain::{Drain, DrainRegistration, Phase};
 
 /// The drain signal of a connection, and its phase, which follows from its streams.
-pub(super) struct ConnectionPhase {
+pub(crate) struct ConnectionPhase {
     signal: Drain,
     /// `None` once the connection has ended; handlers may still run.
     drain: RefCell<Option<DrainRegistration>>,

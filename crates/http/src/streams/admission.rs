@@ -5,12 +5,19 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::settings::{FREE_STREAMS, STREAM_BYTES};
 use super::shared::Shared;
 use crate::memory::{Charge, FIRST_STREAMS, Owner, STREAMS};
 
+/// Number of requests of one connection that are answered regardless of the memory of other
+/// clients.
+pub(crate) const FREE_STREAMS: usize = 4;
+
+/// Memory of a request in bytes: its state, its head, and the bytes of each response that are not
+/// counted.
+const STREAM_BYTES: usize = 32 * 1024;
+
 /// The memory of one request.
-pub(super) struct StreamMemory {
+pub(crate) struct StreamMemory {
     shared: Rc<Shared>,
     charge: RefCell<Option<Charge>>,
     /// There was none for an owner.
@@ -59,6 +66,3 @@ impl Drop for StreamMemory {
         first.set(first.get() - usize::from(self.is_first));
     }
 }
-
-#[cfg(test)]
-mod tests;

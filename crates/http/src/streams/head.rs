@@ -1,43 +1,48 @@
 //! Request heads, converted to the text of HTTP/1, so that one parser reads the heads of all
 //! versions.
 //!
-//! `h2` has refused fields that belong to a connection, and bytes that could end a line. Several
-//! cookie fields become one (RFC 9113, 8.2.3). A request for a WebSocket becomes that of HTTP/1
-//! (RFC 8441, 5).
+//! The protocol has refused fields that belong to a connection, and bytes that could end a line.
+//! Several cookie fields become one (RFC 9113, 8.2.3; RFC 9114, 4.2.1). A request for a WebSocket
+//! becomes that of HTTP/1 (RFC 8441, 5).
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_KEY};
-use http::request::Parts;
 
-use super::websocket::Handshake;
 use crate::authority;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
 use crate::limits::Limits;
 use crate::message::Version;
 
-/// Reads a head. The second value is its text in HTTP/1; the log shows its first line if it is
-/// refused.
-pub(super) fn read(
-    parts: &Parts,
-    websocket: Option<&Handshake>,
-    limits: &Limits,
-) -> (Result<Head, Refusal>, Bytes) {
-    let (text, checked) = write(parts, websocket, limits);
-    let text = Bytes::from(text);
-    let read = checked.and_then(|()| Head::parse(text.clone(), limits));
-    (read.map(|head| Head { version: Version::Http2, ..head }), text)
+/// The head of a request as the protocol has decoded it.
+pub(crate) struct RawHead<'a> {
+    pub version: Version,
+    pub method: &'a [u8],
+    /// The scheme is `http`.
+    pub is_http: bool,
+    /// `:authority`, if there is one.
+    pub authority: Option<&'a [u8]>,
+    /// `:path`: no byte of it is a control character.
+    pub path: &'a [u8],
+    /// Names in lower case, and values, of which no byte ends a line.
+    pub fields: &'a [(&'a [u8], &'a [u8])],
+    /// Value of `Sec-WebSocket-Key` of a request for a WebSocket.
+    pub websocket_key: Option<&'a str>,
 }
 
-fn write(
-    parts: &Parts,
-    websocket: Option<&Handshake>,
-    limits: &Limits,
-) -> (Vec<u8>, Result<(), Refusal>) {
-    let method = if websocket.is_some() { "GET" } else { parts.method.as_str() };
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+/// Reads a head. The second value is its text in HTTP/1; the log shows its first line if it is
+/// refused.
+pub(crate) fn read_head(head: &RawHead<'_>, limits: &Limits) -> (Result<Head, Refusal>, Bytes) {
+    let (text, checked) = write(head, limits);
+    let text = Bytes::from(text);
+    let read = checked.and_then(|()| Head::parse(text.clone(), limits));
+    (read.map(|read| Head { version: head.version, ..read }), text)
+}
+
+fn write(head: &RawHead<'_>, limits: &Limits) -> (Vec<u8>, Result<(), Refusal>) {
+    let is_websocket = head.websocket_key.is_some();
+    let method = if is_websocket { b"GET" } else { head.method };
     let mut text = Vec::with_capacity(512);
-    for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\n"] {
+    for part in [method, b" ", head.path, b" HTTP/1.1\r\n"] {
         text.extend_from_slice(part);
     }
     let mut put = |name: &[u8], value: &[u8]| {
@@ -45,30 +50,30 @@ fn write(
             text.extend_from_slice(part);
         }
     };
-    let named = parts.uri.authority().map(http::uri::Authority::as_str);
-    if let Some(authority) = named {
-        put(b"host", authority.as_bytes());
+    if let Some(authority) = head.authority {
+        put(b"host", authority);
     }
     // Each cookie field can cost one byte on the wire, and more here.
-    let checked = if parts.headers.len() > limits.max_fields.saturating_mul(2) {
+    let checked = if head.fields.len() > limits.max_fields.saturating_mul(2) {
         Err(Refusal::TooManyFields)
     } else {
-        hosts_agree(parts, named, limits)
+        hosts_agree(head, limits)
     };
-    if let Some(handshake) = websocket {
+    if let Some(key) = head.websocket_key {
         put(b"connection", b"upgrade");
         put(b"upgrade", b"websocket");
-        put(b"sec-websocket-key", handshake.key().as_bytes());
+        put(b"sec-websocket-key", key.as_bytes());
     }
     if checked.is_ok() {
-        for (name, value) in &parts.headers {
-            let is_replaced = (name == HOST && named.is_some())
-                || (websocket.is_some() && (name == SEC_WEBSOCKET_KEY || name == CONTENT_LENGTH));
-            if name != COOKIE && !is_replaced {
-                put(name.as_str().as_bytes(), value.as_bytes());
+        let mut cookies = Vec::new();
+        for (name, value) in head.fields {
+            match *name {
+                b"cookie" => cookies.push(*value),
+                b"host" if head.authority.is_some() => {}
+                b"sec-websocket-key" | b"content-length" if is_websocket => {}
+                _ => put(name, value),
             }
         }
-        let cookies: Vec<_> = parts.headers.get_all(COOKIE).iter().map(|v| v.as_bytes()).collect();
         if !cookies.is_empty() {
             put(b"cookie", &cookies.join(&b"; "[..]));
         }
@@ -78,16 +83,15 @@ fn write(
 }
 
 /// Checks that there is at most one `Host`, and that it has the host and port of `:authority` (RFC
-/// 9113,
-/// 8.3.1).
-fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
-    let mut fields = parts.headers.get_all(HOST).iter();
+/// 9113, 8.3.1; RFC 9114, 4.3.1).
+fn hosts_agree(head: &RawHead<'_>, limits: &Limits) -> Result<(), Refusal> {
+    let mut fields = head.fields.iter().filter(|(name, _)| *name == b"host");
     let (first, second) = (fields.next(), fields.next());
     if second.is_some() {
         return Err(Refusal::Host);
     }
-    let Some(named) = named else { return Ok(()) };
-    let default_port: &[u8] = if parts.uri.scheme_str() == Some("http") { b"80" } else { b"443" };
+    let Some(named) = head.authority else { return Ok(()) };
+    let default_port: &[u8] = if head.is_http { b"80" } else { b"443" };
     let entity = |text: &[u8]| {
         let host = authority::host(text, limits.strict)?;
         let rest = text.get(host.end..)?;
@@ -95,8 +99,8 @@ fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<()
         let port = if port.is_empty() { default_port } else { port };
         Some((text.get(host)?.to_ascii_lowercase(), port.to_vec()))
     };
-    let named = entity(named.as_bytes()).ok_or(Refusal::Host)?;
-    if first.is_none_or(|field| entity(field.as_bytes()).as_ref() == Some(&named)) {
+    let named = entity(named).ok_or(Refusal::Host)?;
+    if first.is_none_or(|(_, field)| entity(field).as_ref() == Some(&named)) {
         Ok(())
     } else {
         Err(Refusal::Host)
@@ -105,20 +109,32 @@ fn hosts_agree(parts: &Parts, named: Option<&str>, limits: &Limits) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
 
-    fn parts(uri: &str, fields: &[(&str, &str)]) -> Parts {
-        let mut request = Request::builder().method("GET").uri(uri);
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
-        request.body(()).unwrap().into_parts().0
+    /// Reads a head: scheme, authority and path as in a URL, and further fields.
+    fn head(url: &str, fields: &[(&str, &str)]) -> Result<Head, Refusal> {
+        head_with_key(url, fields, None)
     }
 
-    fn head(uri: &str, fields: &[(&str, &str)]) -> Result<Head, Refusal> {
-        read(&parts(uri, fields), None, &Limits::default()).0
+    fn head_with_key(
+        url: &str,
+        fields: &[(&str, &str)],
+        websocket_key: Option<&str>,
+    ) -> Result<Head, Refusal> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap());
+        let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let fields: Vec<_> = fields.collect();
+        let head = RawHead {
+            version: Version::Http2,
+            method: b"GET",
+            is_http: scheme == "http",
+            authority: (!authority.is_empty()).then_some(authority.as_bytes()),
+            path: path.as_bytes(),
+            fields: &fields,
+            websocket_key,
+        };
+        read_head(&head, &Limits::default()).0
     }
 
     #[test]
@@ -183,10 +199,7 @@ mod tests {
             ("sec-websocket-version", "13"),
             ("content-length", "5"),
         ];
-        let mut parts = parts("https://a/chat?room=1", &fields);
-        parts.method = http::Method::CONNECT;
-        let handshake = Handshake::new();
-        let head = read(&parts, Some(&handshake), &Limits::default()).0.unwrap();
+        let head = head_with_key("https://a/chat?room=1", &fields, Some("ours")).unwrap();
         assert_eq!((&*head.method, &*head.target), (&b"GET"[..], &b"/chat?room=1"[..]));
         let field = |name| head.fields.get(name).map(String::from_utf8_lossy);
         assert_eq!(field("connection").as_deref(), Some("upgrade"));
@@ -194,7 +207,6 @@ mod tests {
         assert_eq!(field("content-length"), None);
         assert_eq!(field("sec-websocket-version").as_deref(), Some("13"));
         assert_eq!(head.fields.get_all("sec-websocket-key").count(), 1);
-        assert_eq!(field("sec-websocket-key").as_deref(), Some(handshake.key()));
-        assert_eq!(read(&parts, None, &Limits::default()).0.unwrap_err(), Refusal::Connect);
+        assert_eq!(field("sec-websocket-key").as_deref(), Some("ours"));
     }
 }

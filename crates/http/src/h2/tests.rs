@@ -1,5 +1,8 @@
+//! Requests count as memory until their handlers have ended.
+
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use h2::{Reason, client};
@@ -8,14 +11,15 @@ use tokio::io::duplex;
 use tokio::sync::Semaphore;
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
-use super::*;
 use crate::body::Body;
 use crate::drain::Drain;
 use crate::error_status::RequestError;
 use crate::exchange::{Exchange, Handler, RequestRecord};
 use crate::h2::serve;
 use crate::limits::Limits;
+use crate::memory::{FIRST_STREAMS, STREAMS};
 use crate::message::{ConnectionInfo, Response};
+use crate::streams::FREE_STREAMS;
 
 /// Number of requests that a client may have: 64 MiB of 32 KiB each.
 const OF_CLIENT: usize = 2048;

@@ -6,13 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::SendResponse;
-use http::{HeaderMap, Response};
 
 use super::admission::StreamMemory;
-use super::blocks::MalformedRequest;
-use super::send::put_fields;
+use super::direction::{Incoming, Outgoing};
 use super::shared::Shared;
 use crate::body::{BodyError, BodySource};
 use crate::exchange::{Carrier, Disconnect};
@@ -21,30 +17,27 @@ use crate::message::{FieldBlock, Request};
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// The carrier of one request.
-pub(super) struct StreamCarrier<'c> {
+pub(crate) struct StreamCarrier<'c, I, O> {
     limits: Rc<Limits>,
     shared: Rc<Shared>,
     memory: &'c StreamMemory,
     /// True while the handler waits for more of the body.
     awaits_body: Cell<bool>,
-    /// Number of the stream.
-    number: u32,
     /// Length of the body in bytes, if it is announced.
     length: Option<u64>,
-    body: RefCell<Body>,
-    /// Handle for the response, until that is sent.
-    respond: RefCell<Option<SendResponse<Bytes>>>,
+    body: RefCell<Body<I>>,
+    /// The direction of the response, until that is sent.
+    outgoing: RefCell<Option<O>>,
 }
 
 /// State of reading a request body.
-struct Body {
-    stream: RecvStream,
+struct Body<I> {
+    incoming: I,
     /// Bytes returned so far.
     received: u64,
     /// Maximum length in bytes.
     max: u64,
     end: Option<Result<(), BodyError>>,
-    trailer: Bytes,
     /// The client waits for `100 Continue`.
     expects_continue: bool,
     timer: Timer,
@@ -52,11 +45,11 @@ struct Body {
     deadline: ProgressDeadline,
 }
 
-impl<'c> StreamCarrier<'c> {
+impl<'c, I: Incoming, O: Outgoing> StreamCarrier<'c, I, O> {
     /// Creates the carrier of a request. `length` is that of the body in bytes, if it is announced.
     pub fn new(
-        stream: RecvStream,
-        respond: SendResponse<Bytes>,
+        incoming: I,
+        outgoing: O,
         shared: &Rc<Shared>,
         memory: &'c StreamMemory,
         limits: &Rc<Limits>,
@@ -64,11 +57,10 @@ impl<'c> StreamCarrier<'c> {
         expects_continue: bool,
     ) -> Self {
         let body = Body {
-            stream,
+            incoming,
             received: 0,
             max: limits.max_body,
             end: None,
-            trailer: Bytes::new(),
             expects_continue,
             timer: Timer::default(),
             rate: Throughput::default(),
@@ -79,10 +71,9 @@ impl<'c> StreamCarrier<'c> {
             shared: Rc::clone(shared),
             memory,
             awaits_body: Cell::new(false),
-            number: respond.stream_id().into(),
             length,
             body: RefCell::new(body),
-            respond: RefCell::new(Some(respond)),
+            outgoing: RefCell::new(Some(outgoing)),
         }
     }
 
@@ -92,9 +83,9 @@ impl<'c> StreamCarrier<'c> {
         self
     }
 
-    /// Takes the handle for the response. `None` after the first call.
-    pub fn take_respond(&self) -> Option<SendResponse<Bytes>> {
-        self.respond.take()
+    /// Takes the direction of the response. `None` after the first call.
+    pub fn take_outgoing(&self) -> Option<O> {
+        self.outgoing.take()
     }
 
     /// Returns the number of bytes of the body that were returned.
@@ -102,23 +93,23 @@ impl<'c> StreamCarrier<'c> {
         self.body.borrow().received
     }
 
-    /// Returns the rest of the body. When it is dropped, `h2` refuses the bytes that still arrive.
-    pub fn into_rest(self) -> RecvStream {
-        self.body.into_inner().stream
+    /// Returns true if the request has turned out to be malformed.
+    pub fn is_malformed(&self) -> bool {
+        self.body.borrow().incoming.is_malformed()
+    }
+
+    /// Returns the direction of the request, with the rest of the body.
+    pub fn into_incoming(self) -> I {
+        self.body.into_inner().incoming
     }
 
     /// Reads the next bytes of the body, without a timeout. Ready with `None` at the end.
     fn poll_data(
         &self,
-        body: &mut Body,
+        body: &mut Body<I>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, BodyError>> {
-        while let Some(data) = ready!(body.stream.poll_data(cx)) {
-            let bytes = data.map_err(|error| {
-                if error.is_library() { BodyError::Malformed } else { BodyError::Closed }
-            })?;
-            // Makes room in the flow-control window; fails only if the connection has ended.
-            let _ = body.stream.flow_control().release_capacity(bytes.len());
+        while let Some(bytes) = ready!(body.incoming.poll_data(cx))? {
             body.received += bytes.len() as u64;
             body.deadline.progress(&mut body.rate, bytes.len());
             if body.received > body.max {
@@ -129,16 +120,11 @@ impl<'c> StreamCarrier<'c> {
                 return Poll::Ready(Ok(Some(bytes)));
             }
         }
-        let fields = ready!(body.stream.poll_trailers(cx)).map_err(|_| BodyError::Closed)?;
-        if self.shared.flaws.has(self.number, MalformedRequest::PseudoInTrailer) {
-            return Poll::Ready(Err(BodyError::Malformed));
-        }
-        body.trailer = lines(fields.unwrap_or_default());
         Poll::Ready(Ok(None))
     }
 }
 
-impl BodySource for StreamCarrier<'_> {
+impl<I: Incoming, O: Outgoing> BodySource for StreamCarrier<'_, I, O> {
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let body = &mut *self.body.borrow_mut();
         if let Some(end) = body.end {
@@ -164,11 +150,11 @@ impl BodySource for StreamCarrier<'_> {
     }
 
     fn trailer(&self) -> Bytes {
-        self.body.borrow().trailer.clone()
+        self.body.borrow().incoming.trailer()
     }
 }
 
-impl Carrier for StreamCarrier<'_> {
+impl<I: Incoming, O: Outgoing> Carrier for StreamCarrier<'_, I, O> {
     fn body_len(&self) -> Option<u64> {
         self.length
     }
@@ -195,40 +181,26 @@ impl Carrier for StreamCarrier<'_> {
         if !(100..200).contains(&status) || status == 101 {
             return Err(invalid());
         }
-        let mut response = Response::new(());
-        *response.status_mut() = status.try_into().map_err(|_| invalid())?;
-        put_fields(response.headers_mut(), fields);
         // An error shows again when the response is sent.
-        if let Some(respond) = &mut *self.respond.borrow_mut() {
-            let _ = respond.send_informational(response);
-            self.shared.output.add_head(fields);
+        if let Some(outgoing) = &mut *self.outgoing.borrow_mut() {
+            outgoing.interim(status, fields);
         }
         Ok(())
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The task of the connection sends the output.
-        match self.shared.output.poll_room(None, cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => self.poll_gone(cx).map(|_| Err(io::ErrorKind::BrokenPipe.into())),
+        match &mut *self.outgoing.borrow_mut() {
+            Some(outgoing) => {
+                outgoing.poll_interim(cx).map_err(|_| io::ErrorKind::BrokenPipe.into())
+            }
+            None => Poll::Ready(Ok(())),
         }
     }
 
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect> {
-        match &mut *self.respond.borrow_mut() {
-            Some(respond) => respond.poll_reset(cx).map(|_| Disconnect::Reset),
+        match &mut *self.outgoing.borrow_mut() {
+            Some(outgoing) => outgoing.poll_reset(cx).map(|()| Disconnect::Reset),
             None => Poll::Pending, // the sender of the response watches the client
         }
     }
-}
-
-/// Formats fields as `name: value` lines.
-fn lines(fields: HeaderMap) -> Bytes {
-    let mut lines = Vec::new();
-    for (name, value) in &fields {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            lines.extend_from_slice(part);
-        }
-    }
-    lines.into()
 }

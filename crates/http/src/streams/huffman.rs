@@ -1,4 +1,4 @@
-//! The Huffman code of HPACK (RFC 7541, 5.2 and Appendix B), decoded byte by byte.
+//! The Huffman code of HPACK and QPACK (RFC 7541, 5.2 and Appendix B), decoded byte by byte.
 
 /// Length in bits of the code of each byte. The code is canonical: shorter codes come before longer
 /// ones, and codes of equal length have the order of their bytes.
@@ -35,6 +35,8 @@ struct Codes {
     /// Indexed by the next eight bits: the byte whose code they start with, and the length of that
     /// code; zero if the code is longer.
     short: [(u8, u8); 256],
+    /// Code of each byte.
+    of: [u32; 256],
 }
 
 static CODES: Codes = {
@@ -44,6 +46,7 @@ static CODES: Codes = {
         start: [0; MAX_CODE_BITS + 1],
         bytes: [0; 256],
         short: [(0, 0); 256],
+        of: [0; 256],
     };
     let (mut code, mut placed, mut length) = (0u32, 0usize, 1usize);
     while length <= MAX_CODE_BITS {
@@ -54,6 +57,7 @@ static CODES: Codes = {
         while byte < 256 {
             if LENGTHS[byte] as usize == length {
                 codes.bytes[placed] = byte as u8;
+                codes.of[byte] = code;
                 placed += 1;
                 if length <= SHORT as usize {
                     let free = SHORT as usize - length;
@@ -74,12 +78,37 @@ static CODES: Codes = {
     codes
 };
 
-/// Decoder of one string. Invalid codes are skipped; `h2` rejects them.
+/// Returns the length of the encoded text in bytes.
+pub fn encoded_len(text: &[u8]) -> usize {
+    let bits: usize = text.iter().map(|byte| usize::from(LENGTHS[usize::from(*byte)])).sum();
+    bits.div_ceil(8)
+}
+
+/// Appends the encoded text, padded with ones.
+pub fn encode(text: &[u8], out: &mut Vec<u8>) {
+    let (mut bits, mut count) = (0u64, 0u32);
+    for byte in text {
+        let length = u32::from(LENGTHS[usize::from(*byte)]);
+        bits = bits << length | u64::from(CODES.of[usize::from(*byte)]);
+        count += length;
+        while count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    if count > 0 {
+        let missing = 8 - count;
+        out.push((bits << missing) as u8 | ((1u16 << missing) - 1) as u8);
+    }
+}
+
+/// Decoder of one string. Invalid codes are skipped, and reported at the end.
 #[derive(Debug, Default)]
 pub struct Huffman {
     /// Bits that are not decoded yet, the oldest in the highest place.
     bits: u64,
     count: u32,
+    is_invalid: bool,
 }
 
 impl Huffman {
@@ -99,8 +128,9 @@ impl Huffman {
         }
     }
 
-    /// Ends the string: decodes a last short code before the padding.
-    pub fn end(&mut self, mut take: impl FnMut(u8)) {
+    /// Ends the string: decodes a last short code before the padding. Returns false if the string
+    /// is invalid: it has the code of its end, or a padding that is not of up to seven ones.
+    pub fn end(&mut self, mut take: impl FnMut(u8)) -> bool {
         // At most one: the shortest code has five bits.
         if (1..SHORT).contains(&self.count) {
             let missing = SHORT - self.count;
@@ -109,9 +139,14 @@ impl Huffman {
             let (byte, length) = CODES.short[usize::from(padded)];
             if (1..=self.count).contains(&u32::from(length)) {
                 take(byte);
+                self.count -= u32::from(length);
             }
         }
+        let ones = (1u64 << self.count.min(SHORT)) - 1;
+        let is_padded = self.count < SHORT && self.bits & ones == ones;
+        let is_valid = is_padded && !self.is_invalid;
         *self = Huffman::default();
+        is_valid
     }
 
     /// Decodes a code longer than [`SHORT`], unless it is incomplete.
@@ -127,37 +162,27 @@ impl Huffman {
             }
         }
         if self.count >= MAX_CODE_BITS as u32 {
-            self.count = 0; // the code of the end of a string, which must not be sent
+            // The code of the end of a string, which must not be sent.
+            (self.count, self.is_invalid) = (0, true);
         }
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    fn decoded(bytes: &[u8]) -> Vec<u8> {
+    fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
         let (mut huffman, mut text) = (Huffman::default(), Vec::new());
         bytes.iter().for_each(|byte| huffman.decode(*byte, |byte| text.push(byte)));
-        huffman.end(|byte| text.push(byte));
-        text
+        huffman.end(|byte| text.push(byte)).then_some(text)
     }
 
-    /// Encodes by the definition: the code of each byte, then ones.
-    pub fn encode(text: &[u8]) -> Vec<u8> {
-        let mut bits = Vec::new();
-        for byte in text {
-            let length = usize::from(LENGTHS[usize::from(*byte)]);
-            let before = CODES.bytes[CODES.start[length] as usize..].iter();
-            let offset = before.take_while(|other| *other != byte).count() as u32;
-            let code = CODES.first[length] + offset;
-            bits.extend((0..length).rev().map(|bit| code >> bit & 1));
-        }
-        while bits.len() % 8 != 0 {
-            bits.push(1);
-        }
-        let byte = |bits: &[u32]| bits.iter().fold(0, |byte, bit| byte << 1 | *bit as u8);
-        bits.chunks(8).map(byte).collect()
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(text, &mut bytes);
+        assert_eq!(bytes.len(), encoded_len(text));
+        bytes
     }
 
     #[test]
@@ -175,8 +200,8 @@ pub(super) mod tests {
                 .step_by(2)
                 .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
                 .collect();
-            assert_eq!(decoded(&bytes), text.as_bytes());
-            assert_eq!(encode(text.as_bytes()), bytes);
+            assert_eq!(decoded(&bytes).as_deref(), Some(text.as_bytes()));
+            assert_eq!(encoded(text.as_bytes()), bytes);
         }
     }
 
@@ -185,10 +210,22 @@ pub(super) mod tests {
         for byte in 0..=255 {
             for before in ["", "0", "01", "a#", "~~~"] {
                 let text = [before.as_bytes(), &[byte, byte], before.as_bytes()].concat();
-                assert_eq!(decoded(&encode(&text)), text);
+                assert_eq!(decoded(&encoded(&text)), Some(text));
             }
         }
-        // The code that ends a string, which must not be sent, and invalid codes.
-        assert_eq!(decoded(&[0xff; 9]), b"");
+    }
+
+    #[test]
+    fn the_code_of_the_end_and_a_padding_that_is_long_or_not_ones_are_invalid() {
+        assert_eq!(decoded(&[0xff; 9]), None);
+        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff]), None, "the end, and two bits");
+        // `0` has the code 00000, `&` one of eight bits.
+        assert_eq!(decoded(&[0b0000_0111]).as_deref(), Some(&b"0"[..]));
+        assert_eq!(decoded(&[0b0000_0110]), None);
+        assert_eq!(decoded(&[0b0000_0000]), None);
+        assert_eq!(decoded(&[0b1111_1000]).as_deref(), Some(&b"&"[..]));
+        assert_eq!(decoded(&[0b1111_1000, 0xff]), None, "a byte of padding");
+        assert_eq!(decoded(&[0xff]), None);
+        assert_eq!(decoded(&[]).as_deref(), Some(&b""[..]));
     }
 }

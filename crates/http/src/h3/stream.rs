@@ -1,0 +1,188 @@
+//! A request and its response.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::Connection;
+use super::error::{Code, StreamError};
+use super::incoming::{HeadError, RequestStream};
+use super::outgoing::ResponseStream;
+use super::qpack::Section;
+use super::request;
+use super::transport::Transport;
+use crate::body_length::BodyLength;
+use crate::exchange::Handler;
+use crate::h1::Refusal;
+use crate::h1::head::Head;
+use crate::streams::{Answer, Incoming, Outgoing, Priority, StreamEnd, body_length, discard_body};
+
+/// Time for the end of a request that is not expected to have a body. It comes with the head, unless
+/// a packet was lost.
+const END_GRACE: Duration = Duration::from_secs(1);
+
+/// Answers the request of a stream.
+pub(super) async fn answer<H: Handler, T: Transport>(
+    handler: H,
+    connection: Rc<Connection<T>>,
+    sender: T::Sender,
+    receiver: T::Receiver,
+) -> StreamEnd {
+    let started_at = Instant::now();
+    let limits = handler.limits();
+    let mut incoming = RequestStream::new(receiver, &connection, limits.max_head);
+    let mut outgoing = ResponseStream::<T>::new(sender);
+    let section = read_head(&mut incoming, &mut outgoing, &connection, limits.header_timeout).await;
+    let refusal = match &section {
+        Ok(section) => {
+            connection.shared.phase.begin();
+            connection.shared.budget.earn_request(section.bytes());
+            None
+        }
+        Err(NoHead::Refused(refusal)) => Some(*refusal),
+        Err(NoHead::Reset(code)) => {
+            outgoing.reset_with(*code);
+            incoming.stop(*code);
+            return StreamEnd::Abandoned;
+        }
+    };
+    let section = section.unwrap_or_default();
+    let values = section.iter().filter(|(name, _)| *name == b"priority").map(|(_, value)| value);
+    let priority = Priority::read(values);
+    outgoing.set_priority(priority);
+    let (head, text) = match refusal {
+        Some(refusal) => (Err(refusal), Bytes::new()),
+        None => request::read(&section, &limits),
+    };
+    drop(section);
+    let head = match head {
+        Ok(head) => {
+            let length = begin_body(&mut incoming, &head).await;
+            if incoming.is_malformed() {
+                Err(Refusal::Body)
+            } else {
+                body_length(&head, length != Some(0), &limits).map(|length| (head, length))
+            }
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let answer = {
+        let info = connection.info();
+        Answer::new(handler, &connection.shared, info, started_at, priority, text.len())
+    };
+    let (head, length) = match head {
+        Ok(head) => head,
+        Err(refusal) => {
+            let end = answer.refuse(refusal, &text, outgoing).await;
+            incoming.stop(if is_malformed(refusal) { Code::MessageError } else { Code::NoError });
+            return end;
+        }
+    };
+    let (end, rest) = answer.exchange(head, length, incoming, outgoing).await;
+    if let Some(mut rest) = rest {
+        // The rest is read for its errors; a long one is not wanted (RFC 9114, 4.1).
+        let is_whole = end == StreamEnd::Answered && discard_body(&mut rest).await;
+        if !is_whole {
+            let is_refused = end == StreamEnd::Refused;
+            rest.stop(if is_refused { Code::RequestRejected } else { Code::NoError });
+        }
+    }
+    end
+}
+
+/// Reason why a request has no head.
+enum NoHead {
+    /// It is answered with an error.
+    Refused(Refusal),
+    /// The stream is reset.
+    Reset(Code),
+}
+
+/// Reads the head. The connection may be evicted meanwhile.
+async fn read_head<T: Transport>(
+    incoming: &mut RequestStream<T>,
+    outgoing: &mut ResponseStream<T>,
+    connection: &Rc<Connection<T>>,
+    header_timeout: Duration,
+) -> Result<Section, NoHead> {
+    let mut waiting = Waiting { connection, is_waiting: false };
+    let head = poll_fn(|cx| match incoming.poll_head(cx) {
+        Poll::Ready(head) => Poll::Ready(head),
+        Poll::Pending => {
+            waiting.begin();
+            outgoing.poll_reset(cx).map(|()| Err(HeadError::Gone))
+        }
+    });
+    match timeout(header_timeout, head).await {
+        Ok(Ok(section)) => Ok(section),
+        Ok(Err(HeadError::Failed(StreamError::TooLong))) => {
+            Err(NoHead::Refused(Refusal::HeadTooLong))
+        }
+        Ok(Err(HeadError::Failed(StreamError::Incomplete))) => {
+            Err(NoHead::Reset(Code::RequestIncomplete))
+        }
+        Ok(Err(HeadError::Failed(StreamError::Malformed))) => {
+            Err(NoHead::Reset(Code::MessageError))
+        }
+        Ok(Err(HeadError::Gone | HeadError::Failed(StreamError::Connection(_)))) => {
+            Err(NoHead::Reset(Code::RequestCancelled))
+        }
+        Err(_) => Err(NoHead::Refused(Refusal::HeadTimeout)),
+    }
+}
+
+/// A wait for the head of a request, until dropped.
+struct Waiting<'c, T: Transport> {
+    connection: &'c Connection<T>,
+    is_waiting: bool,
+}
+
+impl<T: Transport> Waiting<'_, T> {
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            self.connection.shared.phase.body(true);
+        }
+    }
+}
+
+impl<T: Transport> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        if self.is_waiting {
+            self.connection.shared.phase.body(false);
+        }
+    }
+}
+
+/// Reads what has arrived of the body, so that a malformed one is known before the response. Returns
+/// `Some(0)` if there is none, otherwise the announced length.
+async fn begin_body<T: Transport>(incoming: &mut RequestStream<T>, head: &Head) -> Option<u64> {
+    let announced = match head.body {
+        BodyLength::Known(length) if head.fields.get("content-length").is_some() => Some(length),
+        _ => None,
+    };
+    let has_usually_none = matches!(&*head.method, b"GET" | b"HEAD" | b"OPTIONS" | b"DELETE");
+    let waits = has_usually_none && announced.is_none_or(|length| length == 0);
+    incoming.announce(announced);
+    let mut end_grace = pin!(sleep(END_GRACE));
+    poll_fn(|cx| {
+        let is_empty = match incoming.poll_ahead(cx) {
+            Poll::Ready(is_empty) => is_empty,
+            Poll::Pending if waits && end_grace.as_mut().poll(cx).is_pending() => {
+                return Poll::Pending;
+            }
+            Poll::Pending => false,
+        };
+        Poll::Ready(if is_empty { Some(0) } else { announced })
+    })
+    .await
+}
+
+/// Returns true if a refused request is malformed, and not just too much.
+fn is_malformed(refusal: Refusal) -> bool {
+    crate::error_status::RequestError::from(refusal).status() == 400
+}
