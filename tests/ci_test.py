@@ -76,7 +76,7 @@ GET /a.css
 --- 0.log
 a line of a server
 115 passed, 1 failed"""
-        case = "FAIL a request: status: 200 | 404\nintended    1  a field is empty\n3 passed, 1 failed"
+        case = "FAIL a request: status: 200 | 404\nintended    1  a field is empty\nnginx: 3 passed, 1 failed"
         self.assertEqual(self.summary(rows, case), [
             "failed: gzip-types", "    GET /a.css", "          nginx: 200 instead of 404",
             "failed: a request: status: 200 | 404", "0 skipped", "failed: a request: status: 200 | 404", "failed: gzip-types",

@@ -32,13 +32,13 @@ SUITES = ("test-tools", "test-demo", "test-differential", "test-fastcgi", "test-
 
 # How the suites report: cargo, Python's unittest, and our own.
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
-OWN = re.compile(r"^(\d+) passed, (\d+) failed$")
+OWN = re.compile(r"^(?:[\w-]+: )?(\d+) passed, (\d+) failed$")
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$")
 # The report of a failed test begins with a line of the first form, of cargo, unittest or our own; the second ends all.
 REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*|FAIL (.+))$")
-REPORTED = re.compile(r"^(?:failures:|Intended differences:|Ran \d+ tests? in .*|intended +\d+ .*|\d+ passed, \d+ failed.*|\d+ cases, .*|--- .*)$")
+REPORTED = re.compile(r"^(?:failures:|Intended differences:|Ran \d+ tests? in .*|intended +\d+ .*|(?:[\w-]+: )?\d+ (?:passed, \d+ failed|cases).*|--- .*)$")
 # That many lines of a report are repeated: its first ones, which name the cause.
 REPEATED = 25
 # The output of a test that cannot run, on a line of its own or behind its name; cargo counts it as passed.
