@@ -23,7 +23,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # To build; to run the demo; to compare with others; to check. X.Y is each version of PHP.
 BUILD_PACKAGES := gcc libc6-dev phpX.Y-dev libphpX.Y-embed
 DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
-TEST_PACKAGES := apache2 ca-certificates curl phpX.Y-cgi phpX.Y-cli phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
+TEST_PACKAGES := apache2 ca-certificates curl haproxy phpX.Y-cgi phpX.Y-cli phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps \
 	redis-server strace
 LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
