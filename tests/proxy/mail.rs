@@ -369,6 +369,52 @@ fn what_is_too_long_or_too_slow_ends_before_the_login() {
 }
 
 #[test]
+fn a_server_behind_that_sends_without_end_is_left() {
+    for (protocol, login, piece) in [
+        ("imap", "a LOGIN me secret\r\n", "* CAPABILITY X\r\n"),
+        ("smtp", "EHLO a\r\nAUTH PLAIN AG1lAHNlY3JldA==\r\n", "220-wait\r\n"),
+    ] {
+        let behind = run(move |mut stream| {
+            let greeting = if protocol == "imap" { "* OK hello\r\n" } else { "" };
+            let _ = stream.write_all(greeting.as_bytes());
+            while stream.write_all(piece.repeat(1000).as_bytes()).is_ok() {}
+        });
+        let url = authentication(behind, &Arc::default());
+        let proxy = serve(asking(protocol, url, json!({})), json!({}), json!({}));
+        let mut client = Client::connect(proxy.address);
+        client.send(login);
+        let all = String::from_utf8(client.everything()).unwrap().to_lowercase();
+        assert!(all.ends_with("internal server error\r\n"), "{all}");
+        proxy.server.wait_for_log("it sends too much before the login");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_it_is_to_wait_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    harness::open_to_all(directory.path(), 0o777);
+    let path = directory.path().join("access.log");
+    let (asking_now, asked) = std::sync::mpsc::channel();
+    let url = run(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while line(&mut reader).is_some_and(|line| line != "\r\n") {}
+        let answer = "HTTP/1.0 200 OK\r\nAuth-Status: WAIT\r\nAuth-Wait: 3600\r\n\r\n";
+        let _ = stream.write_all(answer.as_bytes());
+        let _ = asking_now.send(());
+    });
+    let listener = json!({"access_log": {"path": path, "format": "$status"}});
+    let proxy = serve(asking("imap", url, json!({})), listener, json!({}));
+    let mut client = Client::connect(proxy.address);
+    client.send("a LOGIN me secret\r\n");
+    asked.recv_timeout(patience()).unwrap();
+    drop(client);
+    let lines = eventually("the session ends", || {
+        std::fs::read_to_string(&path).ok().filter(|lines| !lines.is_empty())
+    });
+    assert_eq!(lines, "499\n");
+}
+
+#[test]
 fn sessions_go_on_at_the_end_of_the_server_and_others_are_told() {
     let url = authentication(imap(), &Arc::default());
     let Proxy { mut server, address, .. } =

@@ -8,14 +8,11 @@ mod smtp;
 use zeroize::Zeroizing;
 
 use crate::input::{Input, TooLong};
-use crate::login::{Login, Protocol};
+use crate::login::Login;
 
 pub use self::imap::ImapLogin;
 pub use self::pop3::Pop3Login;
 pub use self::smtp::{SmtpLogin, SmtpOptions};
-
-/// Maximum length of all that a server sends before the end of the login, in bytes.
-const MAX_REPLY_BYTES: usize = 32 * 1024;
 
 /// Progress of a login.
 #[derive(Debug)]
@@ -58,22 +55,10 @@ pub enum BackendLogin {
 impl BackendLogin {
     /// Takes bytes of the server, and writes what it is sent.
     pub fn step(&mut self, input: &mut Input, out: &mut Zeroizing<Vec<u8>>) -> Progress {
-        if input.len() > MAX_REPLY_BYTES {
-            return Progress::Failed("it sends too much".to_owned());
-        }
         match self {
             BackendLogin::Imap(login) => login.step(input, out),
             BackendLogin::Pop3(login) => login.step(input, out),
             BackendLogin::Smtp(login) => login.step(input, out),
-        }
-    }
-
-    /// Returns the protocol.
-    pub fn protocol(&self) -> Protocol {
-        match self {
-            BackendLogin::Imap(_) => Protocol::Imap,
-            BackendLogin::Pop3(_) => Protocol::Pop3,
-            BackendLogin::Smtp(_) => Protocol::Smtp,
         }
     }
 }

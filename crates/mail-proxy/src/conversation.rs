@@ -15,6 +15,9 @@ use crate::question::{Answer, MAX_ANSWER_BYTES, Question};
 /// Maximum number of bytes of a read.
 const READ_BYTES: usize = 2048;
 
+/// Maximum length of all that a server sends before the end of the login, in bytes.
+const MAX_REPLY_BYTES: usize = 32 * 1024;
+
 /// Why a client could not be logged in behind.
 pub enum NoLogin {
     /// The server has refused, with these bytes for the client.
@@ -57,11 +60,15 @@ pub async fn log_in(
 ) -> Result<Vec<u8>, NoLogin> {
     let logging_in = async {
         let (mut input, mut out) = (Input::default(), Zeroizing::new(Vec::with_capacity(512)));
-        let mut room = [0; READ_BYTES];
+        let (mut room, mut received) = ([0; READ_BYTES], 0);
         loop {
             let count = connection.read(&mut room).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            received += count;
+            if received > MAX_REPLY_BYTES {
+                return Ok(Err(NoLogin::Failed("it sends too much before the login".to_owned())));
             }
             input.push(room.get(..count).unwrap_or_default());
             let progress = login.step(&mut input, &mut out);

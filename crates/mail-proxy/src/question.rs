@@ -14,6 +14,9 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Maximum time for which an answer can have a client wait.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
+/// Minimum time before the question is asked again.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+
 /// What the server is asked about.
 #[derive(Debug)]
 pub struct Question<'a> {
@@ -192,7 +195,7 @@ impl Answer {
         let status = status.ok_or("it sends no \"Auth-Status\"")?;
         match status {
             b"OK" => {}
-            b"WAIT" => return Ok(Answer::Again(wait.unwrap_or(Duration::from_secs(1)))),
+            b"WAIT" => return Ok(Answer::Again(wait.unwrap_or_default().max(MIN_WAIT))),
             reason => {
                 let code = code.map(text).filter(|code| is_code(code));
                 return Ok(Answer::Refused {
@@ -307,6 +310,10 @@ mod tests {
             read("Auth-Status: WAIT\r\nAuth-Wait: 2\r\n"),
             Ok(Answer::Again(Duration::from_secs(2)))
         );
+        for at_once in ["", "Auth-Wait: 0\r\n", "Auth-Wait: x\r\n"] {
+            let fields = format!("Auth-Status: WAIT\r\n{at_once}");
+            assert_eq!(read(&fields), Ok(Answer::Again(Duration::from_secs(1))), "{at_once}");
+        }
         for wrong in [
             "",
             "Auth-Status: OK\r\n",

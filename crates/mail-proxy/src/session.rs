@@ -32,7 +32,7 @@ use zeroize::Zeroizing;
 use crate::backend::{Account, BackendLogin, ImapLogin, Pop3Login, SmtpLogin, SmtpOptions};
 use crate::conversation::{NoLogin, exchange, log_in};
 use crate::front::Front;
-use crate::input::Input;
+use crate::input::{Input, MAX_LINE_BYTES};
 use crate::login::{Encryption, Event, Login, Method, Protocol};
 use crate::proxy::MailProxy;
 use crate::question::{Answer, Question};
@@ -223,11 +223,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
     async fn read(&mut self) -> Result<(), End> {
         let limit = self.context.proxy.config.client_timeout;
         let deadline = self.deadline.min(Instant::now() + limit);
+        timeout_at(deadline, self.read_once()).await.map_err(|_| End::Status(408))?
+    }
+
+    async fn read_once(&mut self) -> Result<(), End> {
         let client = self.client.as_mut().ok_or(End::Status(499))?;
         let mut room = Zeroizing::new([0; READ_BYTES]);
-        let reading = timeout_at(deadline, client.read(&mut room[..]));
-        let read = unless_drained(self.context.drain, reading).await?;
-        let count = read.map_err(|_| End::Status(408))??;
+        let count = unless_drained(self.context.drain, client.read(&mut room[..])).await??;
         if count == 0 {
             return Err(End::Status(499));
         }
@@ -239,6 +241,22 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
     async fn pause(&mut self, time: Duration) -> Result<(), End> {
         self.deadline += time;
         unless_drained(self.context.drain, sleep(time)).await
+    }
+
+    /// As [`Session::pause`], for as long as the client stays: an authentication server may have it
+    /// wait without end.
+    async fn pause_for_client(&mut self, time: Duration) -> Result<(), End> {
+        let end = Instant::now() + time;
+        while self.input.len() < MAX_LINE_BYTES {
+            match timeout_at(end, self.read_once()).await {
+                Ok(read) => read?,
+                Err(_) => {
+                    self.deadline += time;
+                    return Ok(());
+                }
+            }
+        }
+        self.pause(end - Instant::now()).await
     }
 
     /// Begins TLS. Bytes that came before the handshake may be those of anybody on the way, so they
@@ -314,7 +332,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         }
         loop {
             match self.ask(&login).await {
-                Some(Answer::Again(time)) => self.pause(time).await?,
+                Some(Answer::Again(time)) => self.pause_for_client(time).await?,
                 Some(Answer::Pass { server, port, user, password }) => {
                     return self.pass(login, &server, port, user, password).await.map(Some);
                 }
