@@ -3,8 +3,17 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Parses an address of TCP; `None` for other addresses.
+/// Begins the addresses of sockets for datagrams.
+const UDP: &str = "udp:";
+
+/// Returns true for the address of a socket for datagrams.
+pub(crate) fn is_udp(address: &str) -> bool {
+    address.starts_with(UDP)
+}
+
+/// Parses an address of TCP or UDP; `None` for other addresses.
 pub(crate) fn parse(address: &str) -> Option<SocketAddr> {
+    let address = address.strip_prefix(UDP).unwrap_or(address);
     if let Some(port) = address.strip_prefix("*:") {
         return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
     }
@@ -31,5 +40,7 @@ mod tests {
         assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
         assert_eq!(parse("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
         assert_eq!(parse("localhost"), None);
+        assert_eq!(parse("udp:*:53").unwrap().to_string(), "0.0.0.0:53");
+        assert!(is_udp("udp:*:53") && !is_udp("*:53"));
     }
 }

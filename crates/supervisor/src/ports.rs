@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::address::parse;
+use crate::address::{is_udp, parse};
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,8 @@ struct Listening {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Endpoint {
-    Inet(SocketAddr),
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
     Unix(String),
 }
 
@@ -38,6 +39,9 @@ impl Ports {
         let mut all = Vec::new();
         for name in ["tcp", "tcp6"] {
             all.extend(String::from_utf8_lossy(&read(name)).lines().filter_map(tcp));
+        }
+        for name in ["udp", "udp6"] {
+            all.extend(String::from_utf8_lossy(&read(name)).lines().filter_map(udp));
         }
         all.extend(String::from_utf8_lossy(&read("unix")).lines().filter_map(unix));
         Ports(all)
@@ -69,7 +73,8 @@ impl Ports {
     pub(crate) fn listener(&self, address: &str) -> Option<(String, String)> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
         let place = match &other.address {
-            Endpoint::Inet(address) => address.to_string(),
+            Endpoint::Tcp(address) => address.to_string(),
+            Endpoint::Udp(address) => format!("udp:{address}"),
             Endpoint::Unix(name) => format!("unix:{name}"),
         };
         let who = match holder(other.inode) {
@@ -82,33 +87,46 @@ impl Ports {
 
 impl Listening {
     fn is_in_the_way(&self, address: &str) -> bool {
-        match (&self.address, address.strip_prefix("unix:")) {
-            (Endpoint::Unix(theirs), Some(ours)) => theirs == ours,
-            (Endpoint::Inet(theirs), None) => parse(address).is_some_and(|ours| {
-                let is_same_port = theirs.port() == ours.port();
-                let (theirs, ours) = (theirs.ip(), ours.ip());
-                let has_same_address = if theirs.is_ipv4() == ours.is_ipv4() {
-                    theirs == ours || theirs.is_unspecified() || ours.is_unspecified()
-                } else {
-                    ours.is_ipv4() && theirs.is_unspecified()
-                };
-                is_same_port && has_same_address
-            }),
-            _ => false,
-        }
+        let theirs = match (&self.address, address.strip_prefix("unix:")) {
+            (Endpoint::Unix(theirs), Some(ours)) => return theirs == ours,
+            (Endpoint::Tcp(theirs), None) if !is_udp(address) => theirs,
+            (Endpoint::Udp(theirs), None) if is_udp(address) => theirs,
+            _ => return false,
+        };
+        parse(address).is_some_and(|ours| {
+            let is_same_port = theirs.port() == ours.port();
+            let (theirs, ours) = (theirs.ip(), ours.ip());
+            let has_same_address = if theirs.is_ipv4() == ours.is_ipv4() {
+                theirs == ours || theirs.is_unspecified() || ours.is_unspecified()
+            } else {
+                ours.is_ipv4() && theirs.is_unspecified()
+            };
+            is_same_port && has_same_address
+        })
     }
 }
 
-/// Reads a line of `/proc/net/tcp` or `tcp6`: `sl local remote state ...`, with the inode as the
-/// tenth field.
+/// Reads a line of `/proc/net/tcp` or `tcp6`.
 fn tcp(line: &str) -> Option<Listening> {
-    const LISTEN: &str = "0A";
+    let (address, inode) = inet(line, "0A")?; // it listens
+    Some(Listening { address: Endpoint::Tcp(address), inode })
+}
+
+/// Reads a line of `/proc/net/udp` or `udp6`.
+fn udp(line: &str) -> Option<Listening> {
+    let (address, inode) = inet(line, "07")?; // it is not connected
+    Some(Listening { address: Endpoint::Udp(address), inode })
+}
+
+/// Reads a line about a socket in this state, `sl local remote state ...`, with the inode as the
+/// tenth field.
+fn inet(line: &str, wanted: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     let (local, state) = (fields.get(1)?, fields.get(3)?);
     let inode = fields.get(9)?.parse().ok()?;
     let (ip, port) = local.split_once(':')?;
     let address = SocketAddr::new(ip_address(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (*state == LISTEN).then_some(Listening { address: Endpoint::Inet(address), inode })
+    (*state == wanted).then_some((address, inode))
 }
 
 /// Reads an address in words of 32 bits, each in the byte order of the machine.
@@ -186,16 +204,20 @@ mod tests {
     fn sockets_that_listen_are_read() {
         let line =
             "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1";
-        let address = Endpoint::Inet("127.0.0.1:8080".parse().unwrap());
+        let address = Endpoint::Tcp("127.0.0.1:8080".parse().unwrap());
         assert_eq!(tcp(line), Some(Listening { address, inode: 77 }));
         let line = "1: 00000000000000000000000001000000:0050 \
                     00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 \
                     00000000 0 0 78 1";
-        assert_eq!(tcp(line).unwrap().address, Endpoint::Inet("[::1]:80".parse().unwrap()));
+        assert_eq!(tcp(line).unwrap().address, Endpoint::Tcp("[::1]:80".parse().unwrap()));
         let connected =
             "2: 0100007F:1F90 0100007F:802F 01 00000000:00000000 00:00000000 00000000 0 0 0 3";
         assert_eq!(tcp(connected), None);
         assert_eq!(tcp("sl local_address rem_address st"), None);
+        let line =
+            "0: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 79 2 0 0";
+        let address = Endpoint::Udp("127.0.0.1:53".parse().unwrap());
+        assert_eq!((udp(line), tcp(line)), (Some(Listening { address, inode: 79 }), None));
     }
 
     #[test]
@@ -215,7 +237,10 @@ mod tests {
         let is_in_the_way = |theirs: &str, ours: &str| {
             let address = match theirs.strip_prefix("unix:") {
                 Some(name) => Endpoint::Unix(name.to_owned()),
-                None => Endpoint::Inet(theirs.parse().unwrap()),
+                None => match theirs.strip_prefix("udp:") {
+                    Some(theirs) => Endpoint::Udp(theirs.parse().unwrap()),
+                    None => Endpoint::Tcp(theirs.parse().unwrap()),
+                },
             };
             let theirs = Listening { address, inode: 1 };
             theirs.is_in_the_way(ours)
@@ -228,6 +253,7 @@ mod tests {
             ("[::]:80", "[::1]:80"),
             ("unix:/run/x", "unix:/run/x"),
             ("unix:@x", "unix:@x"),
+            ("udp:0.0.0.0:53", "udp:127.0.0.1:53"),
         ] {
             assert!(is_in_the_way(theirs, ours), "{theirs} {ours}");
         }
@@ -238,6 +264,8 @@ mod tests {
             ("[::1]:80", "*:80"),
             ("unix:@x", "unix:x"),
             ("unix:/run/x", "*:80"),
+            ("udp:0.0.0.0:53", "*:53"),
+            ("0.0.0.0:53", "udp:*:53"),
         ] {
             assert!(!is_in_the_way(theirs, ours), "{theirs} {ours}");
         }

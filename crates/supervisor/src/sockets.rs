@@ -14,12 +14,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, fchmod};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 pub(crate) use self::access::Access;
 use self::inherited::{Listening, Unclaimed};
-use crate::address::{file_of, parse};
+use crate::address::{file_of, is_udp, parse};
 use crate::descriptor_store::DescriptorStore;
 use crate::passed_socket::{Owner, name_of};
 use crate::ports::Ports;
@@ -38,6 +39,9 @@ const MAX_REFUSED: usize = 64;
 /// Maximum number of connections that are closed because they were made under other permissions;
 /// no backlog is longer (`net.core.somaxconn` is 4096 by default).
 const MAX_DROPPED: usize = 1 << 16;
+
+/// Size of the kernel's buffers of a socket to which the datagrams of all clients come.
+const UDP_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// The bits of a mode that permit to connect to a unix socket.
 const WRITE_MODES: u32 = 0o222;
@@ -243,7 +247,7 @@ impl Sockets {
         if let Err(problem) = change(address, &mut claimed, access) {
             return Some(Err(problem));
         }
-        if claimed.owner == Owner::Server {
+        if claimed.owner == Owner::Server && !is_udp(address) {
             // The configuration may have another backlog than before.
             let _ = claimed.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX));
         }
@@ -509,14 +513,26 @@ fn listen(address: &str, backlog: u32, access: Access) -> io::Result<Socket> {
     let parsed = parse(address).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "not of the form ADDRESS:PORT")
     })?;
-    let socket = Socket::new(Domain::for_address(parsed), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
+    let is_udp = is_udp(address);
+    let kind = if is_udp { Type::DGRAM } else { Type::STREAM };
+    let socket = Socket::new(Domain::for_address(parsed), kind, None)?;
+    if is_udp {
+        // An optimisation, so failures are ignored. The larger size needs a privilege.
+        let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
+        let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
+        let _ = set_socket_recv_buffer_size_force(&socket, UDP_BUFFER_BYTES);
+    } else {
+        // Of datagrams, each of two sockets at an address would take some.
+        socket.set_reuse_address(true)?;
+    }
     if parsed.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&parsed.into())?;
-    socket.listen(backlog)?;
+    if !is_udp {
+        socket.listen(backlog)?;
+    }
     Ok(socket)
 }
 

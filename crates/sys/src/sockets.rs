@@ -23,15 +23,34 @@ pub fn unsent(socket: impl AsFd) -> io::Result<usize> {
 /// that only connects has no cost meanwhile. NGINX Unit sets this option too; in nginx it is
 /// `listen … deferred`.
 pub fn defer_accept(socket: impl AsFd, is_deferred: bool) -> io::Result<()> {
-    let seconds = libc::c_int::from(is_deferred);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, is_deferred.into())
+}
+
+/// Lets datagrams that are sent on a socket be fragmented on their way, as by default.
+pub fn allow_fragments(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
+    set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
+    if is_ipv6 {
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)?;
+    }
+    Ok(())
+}
+
+/// Sets an option that is a number.
+fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the descriptor is open for the call, and the kernel reads one `c_int` at the address.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of_val(&seconds) as libc::socklen_t,
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, fstat};
 use socket2::{Domain, Socket, Type};
 
 use super::access::Access;
-use crate::address::parse;
+use crate::address::{is_udp, parse};
 use crate::passed_socket::{Owner, name_of};
 
 /// An open listening socket.
@@ -29,10 +29,12 @@ pub(super) struct Listening {
 /// Local address of a socket.
 #[derive(Debug, PartialEq, Eq)]
 enum Local {
-    Tcp {
+    Inet {
         address: SocketAddr,
         /// True if an IPv6 socket accepts IPv4 connections, too.
         is_dual: bool,
+        /// True for UDP, false for TCP.
+        is_udp: bool,
     },
     File(String),
     Abstract(String),
@@ -58,18 +60,24 @@ impl Listening {
             return Err("it is no socket; pass listening sockets only".to_owned());
         }
         let socket = Socket::from(fd);
-        if socket.r#type().map_err(refused)? != Type::STREAM {
-            return Err("it is no stream socket; use ListenStream= for it".to_owned());
+        let kind = socket.r#type().map_err(refused)?;
+        let is_udp = kind == Type::DGRAM;
+        if !is_udp && kind != Type::STREAM {
+            return Err("it is neither for connections nor for datagrams; use ListenStream= or \
+                        ListenDatagram= for it"
+                .to_owned());
         }
-        if !socket.is_listener().map_err(refused)? {
+        if !is_udp && !socket.is_listener().map_err(refused)? {
             return Err(
                 "it does not listen; it may be a single connection, which Accept=no in the \
                         socket unit avoids"
                     .to_owned(),
             );
         }
-        if Local::of(&socket).map_err(refused)?.is_none() {
-            return Err("its address is neither of TCP nor of a unix socket".to_owned());
+        match Local::of(&socket).map_err(refused)? {
+            Some(Local::Inet { .. }) => {}
+            Some(_) if !is_udp => {}
+            _ => return Err("its address is not of TCP, UDP or a unix stream socket".to_owned()),
         }
         // The blocking mode belongs to the open socket, which the passing process may share.
         socket.set_nonblocking(true).map_err(refused)?;
@@ -80,8 +88,14 @@ impl Listening {
     fn matches(&self, address: &str) -> Option<Match> {
         let local = Local::of(&self.socket).ok()??;
         let unix = address.strip_prefix("unix:");
-        let is_tcp = matches!(local, Local::Tcp { .. });
-        if is_tcp == unix.is_none() && name_of(address).as_deref() == Some(self.name.as_str()) {
+        let is_same_kind = match local {
+            Local::Inet { is_udp: is_own, .. } => unix.is_none() && is_own == is_udp(address),
+            Local::File(_) | Local::Abstract(_) => unix.is_some(),
+        };
+        if !is_same_kind {
+            return None;
+        }
+        if name_of(address).as_deref() == Some(self.name.as_str()) {
             return Some(Match::Name);
         }
         match &local {
@@ -90,7 +104,7 @@ impl Listening {
                 let wanted = unix.and_then(|name| name.strip_prefix('@'));
                 (wanted == Some(name)).then_some(Match::Address)
             }
-            Local::Tcp { address: local, is_dual } => match parse(address)? {
+            Local::Inet { address: local, is_dual, .. } => match parse(address)? {
                 wanted if wanted == *local && !is_dual => Some(Match::Address),
                 wanted if wanted == *local => Some(Match::Dual),
                 wanted => {
@@ -112,11 +126,14 @@ impl Listening {
 
     /// Returns true if another socket cannot be bound to an address while this one is open.
     pub(super) fn is_in_the_way_of(&self, address: &str) -> bool {
-        let (Ok(Some(Local::Tcp { address: local, is_dual })), Some(wanted)) =
+        let (Ok(Some(Local::Inet { address: local, is_dual, is_udp: is_own })), Some(wanted)) =
             (Local::of(&self.socket), parse(address))
         else {
             return false;
         };
+        if is_own != is_udp(address) {
+            return false;
+        }
         let has_both_families = local.is_ipv4() == wanted.is_ipv4() || is_dual && wanted.is_ipv4();
         let is_any = wanted.ip().is_unspecified() || local.ip().is_unspecified();
         local.port() == wanted.port() && has_both_families && (is_any || local.ip() == wanted.ip())
@@ -126,7 +143,8 @@ impl Listening {
 impl fmt::Display for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Local::of(&self.socket) {
-            Ok(Some(Local::Tcp { address, .. })) => write!(f, "{address}")?,
+            Ok(Some(Local::Inet { address, is_udp: false, .. })) => write!(f, "{address}")?,
+            Ok(Some(Local::Inet { address, is_udp: true, .. })) => write!(f, "udp:{address}")?,
             Ok(Some(Local::File(path))) => write!(f, "unix:{path}")?,
             Ok(Some(Local::Abstract(name))) => write!(f, "unix:@{name}")?,
             Ok(None) | Err(_) => write!(f, "a closed address")?,
@@ -151,7 +169,8 @@ impl Local {
         }
         let Some(address) = address.as_socket() else { return Ok(None) };
         let is_dual = socket.domain()? == Domain::IPV6 && !socket.only_v6()?;
-        Ok(Some(Local::Tcp { address, is_dual }))
+        let is_udp = socket.r#type()? == Type::DGRAM;
+        Ok(Some(Local::Inet { address, is_dual, is_udp }))
     }
 }
 

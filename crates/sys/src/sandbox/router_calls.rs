@@ -99,6 +99,7 @@ const ALLOWED: &[SystemCall] = &[
     call(libc::SYS_recvfrom, "likewise"),
     call(libc::SYS_sendmsg, "messages to the supervisor and to workers, with descriptors"),
     call(libc::SYS_recvmsg, "likewise"),
+    call(libc::SYS_recvmmsg, "several datagrams at once"),
     call(libc::SYS_shutdown, "the end of a connection"),
     call(libc::SYS_getsockopt, "errors of connections, credentials of the other side"),
     call(libc::SYS_setsockopt, "TCP_NODELAY, TCP_CORK, SO_LINGER and the like"),

@@ -18,20 +18,33 @@ fn dual() -> (OwnedFd, u16) {
 }
 
 #[test]
-fn only_listening_stream_sockets_are_taken() {
+fn only_sockets_that_listen_or_take_datagrams_are_taken() {
     let refusal = |fd: OwnedFd| Listening::inherit(fd, "", Owner::ServiceManager).unwrap_err();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     assert!(refusal(connection.into()).contains("Accept=no"));
-    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    assert!(refusal(udp.into()).contains("ListenStream="));
-    assert!(refusal(UnixDatagram::unbound().unwrap().into()).contains("ListenStream="));
+    assert!(refusal(UnixDatagram::unbound().unwrap().into()).contains("its address is not"));
     assert!(refusal(tempfile::tempfile().unwrap().into()).contains("no socket"));
     assert!(refusal(rustix::pipe::pipe().unwrap().0).contains("no socket"));
     let unbound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     assert!(refusal(unbound.into()).contains("does not listen"));
     let unnamed = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     assert!(refusal(unnamed.into()).contains("ListenStream="));
+}
+
+#[test]
+fn a_socket_for_datagrams_serves_no_listener_for_connections() {
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = udp.local_addr().unwrap().port();
+    let udp = inherit(udp, "udp=*=53");
+    assert_eq!(udp.matches(&format!("udp:127.0.0.1:{port}")), Some(Match::Address));
+    assert_eq!(udp.matches("udp:*:53"), Some(Match::Name));
+    assert_eq!(udp.matches(&format!("127.0.0.1:{port}")), None);
+    assert!(udp.is_in_the_way_of(&format!("udp:*:{port}")));
+    assert!(!udp.is_in_the_way_of(&format!("*:{port}")));
+    assert_eq!(udp.to_string(), format!("udp:127.0.0.1:{port} (\"udp=*=53\")"));
+    let tcp = inherit(TcpListener::bind("127.0.0.1:0").unwrap(), "*=53");
+    assert_eq!(tcp.matches("udp:*:53"), None);
 }
 
 #[test]
