@@ -248,7 +248,7 @@ impl Findings {
         let ports = howdah_supervisor::check::Ports::of_machine();
         let addresses = LocalAddresses::of_machine();
         for listener in &config.listeners {
-            let path = howdah_config::path(["listeners", listener.name.as_str()]);
+            let path = howdah_config::path(["listeners", listener.key.as_str()]);
             self.must(&path, check::socket(&listener.name));
             if let Err(problem) = check::socket_access(&grants::socket_access(listener)) {
                 self.fail(problem);
@@ -438,7 +438,7 @@ impl Findings {
         for listener in &config.listeners {
             let settings = listener.tls.iter().flat_map(|tls| &tls.acme);
             for hook in settings.filter_map(|acme| acme.dns.as_ref()) {
-                let listener = howdah_config::path(["listeners", listener.name.as_str()]);
+                let listener = howdah_config::path(["listeners", listener.key.as_str()]);
                 let path = format!("{listener}/tls/acme/dns/program");
                 self.should(&path, check::program(&hook.program).map(|_| ()));
             }

@@ -44,7 +44,7 @@ pub(super) fn untimely(
         }
     };
     for listener in &config.listeners {
-        let place = path(["listeners", listener.name.as_str(), "tls", "certificate"]);
+        let place = path(["listeners", listener.key.as_str(), "tls", "certificate"]);
         let certificates = listener.tls.iter().flat_map(|tls| &tls.certificates);
         for (number, certificate) in certificates.enumerate() {
             look(&place, &format!("{place}/{number}"), certificate);

@@ -107,7 +107,7 @@ fn of(config: &Config) -> Grants {
 /// Returns who may connect to a listener.
 pub(crate) fn socket_access(listener: &Listener) -> SocketAccess {
     let ListenerSocket { user, group, mode, is_for_fastcgi } = listener.socket.clone();
-    let place = path(["listeners", listener.name.as_str(), "socket"]);
+    let place = path(["listeners", listener.key.as_str(), "socket"]);
     SocketAccess { place, user, group, mode, is_for_fastcgi }
 }
 

@@ -14,6 +14,7 @@ mod retries;
 mod streams;
 mod tcp;
 mod tunnels;
+mod udp;
 mod uploads;
 mod upstream_tls;
 mod upstreams;

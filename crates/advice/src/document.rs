@@ -117,7 +117,7 @@ fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
     }
     for listener in &config.listeners {
         if listener.fastcgi.is_some() && listener.socket.mode & OTHERS_CONNECT != 0 {
-            let place = path(["listeners", listener.name.as_str(), "socket", "mode"]);
+            let place = path(["listeners", listener.key.as_str(), "socket", "mode"]);
             let message = "lets every user of the machine connect, who can run any code as the \
                            application's user; write \"0660\", with the web server's \"group\"";
             add(all, place, message);
@@ -125,7 +125,7 @@ fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
         if let Pass::Fixed(Target::Route(name)) = &listener.pass
             && config.route(name.as_deref()).is_some_and(|route| route.steps.is_empty())
         {
-            let place = format!("{}/pass", path(["listeners", listener.name.as_str()]));
+            let place = format!("{}/pass", path(["listeners", listener.key.as_str()]));
             add(all, place, "leads to a route without steps, so each request is answered with 404");
         }
     }

@@ -44,7 +44,7 @@ impl Config {
     pub fn access_logs(&self) -> Vec<(String, &AccessLog)> {
         let of_listeners = self.listeners.iter().filter_map(|listener| {
             let logs = listener.access_log.as_ref()?;
-            Some((path(["listeners", listener.name.as_str()]), logs))
+            Some((path(["listeners", listener.key.as_str()]), logs))
         });
         let actions = self.actions();
         let of_actions = actions.iter().filter_map(|(place, action)| {

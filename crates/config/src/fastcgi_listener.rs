@@ -13,9 +13,9 @@ use crate::target::{Pass, Target};
 pub(crate) const FASTCGI_KEYS: &[Key] = &[
     Key::new(
         "protocol",
-        Kind::Word(&["http", "fastcgi", "tcp"]),
+        Kind::Word(&["http", "fastcgi", "tcp", "udp"]),
         "Protocol of its clients: `\"fastcgi\"` for a web server in front, as PHP-FPM speaks it; \
-         `\"tcp\"` for connections whose bytes are passed on",
+         `\"tcp\"` for connections whose bytes are passed on, `\"udp\"` for datagrams",
     )
     .default("\"http\"")
     .details(
@@ -90,9 +90,12 @@ impl FastCgiListener {
         let is_fastcgi = match &protocol {
             None => false,
             Some(node) => match node.string()? {
-                "http" | "tcp" => false,
+                "http" | "tcp" | "udp" => false,
                 "fastcgi" => true,
-                _ => return Err(node.invalid("must be \"http\", \"fastcgi\" or \"tcp\"")),
+                _ => {
+                    let message = "must be \"http\", \"fastcgi\", \"tcp\" or \"udp\"";
+                    return Err(node.invalid(message));
+                }
             },
         };
         if !is_fastcgi {

@@ -91,6 +91,7 @@ mod templates;
 mod timeouts;
 mod tls;
 mod types_file;
+mod udp;
 mod units;
 mod upstream;
 mod upstream_tls;
@@ -180,6 +181,7 @@ pub use tls::{
     DnsHook, ExternalAccount, KeyExchange, OnDemand, StartTls, TicketKey, Tickets, Tls,
     TlsParameters, TlsSession,
 };
+pub use udp::UdpSessions;
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 pub use upstream_tls::UpstreamTls;
 pub use worker::WorkerScript;

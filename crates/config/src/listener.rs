@@ -102,10 +102,16 @@ static PROXY_PROTOCOL: Shape = Shape {
         .required()]],
 };
 
+/// Begins the keys and names of listeners for datagrams.
+const UDP: &str = "udp:";
+
 /// A listening socket and the target of its requests.
 #[derive(Debug, Clone)]
 pub struct Listener {
-    /// The key as written; shown in logs and the control API.
+    /// The key as written.
+    pub key: String,
+    /// Its name in logs, in the control API and among sockets: the key, for datagrams with `udp:` in
+    /// front.
     pub name: String,
     /// The address to bind.
     pub address: Address,
@@ -162,7 +168,8 @@ impl Listener {
         let mut taken = std::collections::HashMap::new();
         for (name, member) in node.members()? {
             let Some(listener) = node.part(Listener::read(name, &member))? else { continue };
-            if let Some(other) = taken.insert(listener.address.clone(), name) {
+            let place = (listener.address.clone(), listener.is_udp());
+            if let Some(other) = taken.insert(place, name) {
                 let message = format!("is the same address as \"{}\"", Shown(other));
                 node.part::<()>(Err(member.invalid(message)))?;
                 continue;
@@ -181,6 +188,7 @@ impl Listener {
         node: &Node<'_>,
     ) -> Result<Listener, Error> {
         Ok(Listener {
+            key: name.to_owned(),
             name: name.to_owned(),
             address: read_address(name, node)?,
             pass: Pass::Fixed(target),
@@ -199,8 +207,14 @@ impl Listener {
         })
     }
 
-    fn read(name: &str, node: &Node<'_>) -> Result<Listener, Error> {
-        let address = read_address(name, node)?;
+    /// Returns true if datagrams come to its socket.
+    pub fn is_udp(&self) -> bool {
+        self.session == Some(Session::Udp)
+    }
+
+    fn read(key: &str, node: &Node<'_>) -> Result<Listener, Error> {
+        let datagrams = key.strip_prefix(UDP);
+        let address = read_address(datagrams.unwrap_or(key), node)?;
         let object = node.object(&LISTENER).map_err(|error| match node.value.as_str() {
             Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
             None => error,
@@ -223,7 +237,10 @@ impl Listener {
             Some(target) => Pass::Fixed(target),
         };
         let fastcgi = FastCgiListener::read(&object, &address, &pass)?;
-        let session = Session::read(&object, &pass)?;
+        let session = Session::read(&object, &pass, datagrams.is_some())?;
+        if session == Some(Session::Udp) && !matches!(address, Address::Inet(_)) {
+            return Err(node.invalid("has no address of UDP").with_hint("write \"*:53\""));
+        }
         if let (Some(tls), Some(session)) = (&mut tls, &session) {
             tls.alpn = session.alpn(node);
         }
@@ -248,8 +265,13 @@ impl Listener {
             Session::check_limit(&object)?;
         }
         object.end()?;
-        let (name, backlog) = (name.to_owned(), backlog.flatten());
+        let name = match session {
+            Some(Session::Udp) => format!("{UDP}{}", datagrams.unwrap_or(key)),
+            _ => key.to_owned(),
+        };
+        let (key, backlog) = (key.to_owned(), backlog.flatten());
         Ok(Listener {
+            key,
             name,
             address,
             pass,

@@ -74,7 +74,8 @@ impl ServerListeners {
     /// Adds the listeners to those of the document. Error: another one has the address.
     pub(crate) fn add_to(&self, all: &mut Vec<Listener>) -> Result<(), Error> {
         for listener in &self.listeners {
-            if all.iter().any(|other| other.address == listener.address) {
+            let is_same = |other: &Listener| other.address == listener.address && !other.is_udp();
+            if all.iter().any(is_same) {
                 let message = format!("\"{}\" is the address of a listener", Shown(&listener.name));
                 let error = Error::new(ErrorKind::InvalidValue, self.place(), message);
                 return Err(error.with_hint("choose another port"));

@@ -14,6 +14,7 @@ use crate::node::{Node, Object, Shown};
 use crate::patterns;
 use crate::target::{Pass, Target};
 use crate::tls::Alpn;
+use crate::udp;
 
 /// A step of `streams`.
 pub(crate) static STREAM_STEP: Shape = Shape {
@@ -117,6 +118,8 @@ const HTTP_UPSTREAM_KEYS: [&str; 17] = [
 pub enum Session {
     /// The bytes of TCP connections, or of those to a unix socket, are passed on.
     Tcp,
+    /// Datagrams are passed on.
+    Udp,
     /// Mail, by the object of this name.
     Mail(String),
 }
@@ -146,11 +149,28 @@ pub struct StreamStep {
 }
 
 impl Session {
-    /// Reads the keys of a listener. `None` if its connections are requests.
-    pub(crate) fn read(object: &Object<'_>, pass: &Pass) -> Result<Option<Session>, Error> {
-        let is_tcp = object.optional("protocol").is_some_and(|node| *node.value == "tcp");
+    /// Reads the keys of a listener. `None` if its connections are requests. `is_udp` if its address
+    /// is one of datagrams.
+    pub(crate) fn read(
+        object: &Object<'_>,
+        pass: &Pass,
+        is_udp: bool,
+    ) -> Result<Option<Session>, Error> {
+        let protocol = object.optional("protocol");
+        let has_protocol = |name: &str| protocol.as_ref().is_some_and(|node| *node.value == *name);
+        if let (true, Some(node)) = (is_udp && !has_protocol("udp"), &protocol) {
+            let error = node.invalid("is not the \"udp\" of the address");
+            return Err(error.with_hint("leave it out, or leave out \"udp:\" in the address"));
+        }
+        if is_udp || has_protocol("udp") {
+            refuse_http_keys(object, "\"protocol\": \"udp\"")?;
+            check_target(&object.required("pass")?, pass)?;
+            udp::check_listener(object, pass)?;
+            return Ok(Some(Session::Udp));
+        }
+        let is_tcp = has_protocol("tcp");
         if let (Pass::Fixed(Target::Mail(name)), false) = (pass, object.has("application")) {
-            if let Some(node) = object.optional("protocol") {
+            if let Some(node) = protocol {
                 let error = node.invalid("stands in the object of \"mail\"");
                 return Err(error.with_hint("leave it out here"));
             }
@@ -161,7 +181,7 @@ impl Session {
             return match (pass, object.optional("pass")) {
                 (Pass::Fixed(Target::Stream(_)), Some(node)) => {
                     let error = node.invalid("names steps for connections that are no requests");
-                    Err(error.with_hint("write \"protocol\": \"tcp\" in the listener"))
+                    Err(error.with_hint("write \"protocol\": \"tcp\" or \"udp\" in the listener"))
                 }
                 _ => Ok(None),
             };

@@ -1,5 +1,6 @@
 //! `upstreams`: groups of servers among which requests are balanced.
 
+mod balance;
 mod health;
 
 use std::time::Duration;
@@ -20,8 +21,11 @@ use crate::retry::{RETRY, Retry};
 use crate::sticky::{STICKY, Sticky};
 use crate::templates;
 use crate::timeouts::{Timeouts, UPSTREAM_TIMEOUTS};
+use crate::udp::{UDP, UdpSessions};
 use crate::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
 
+pub use self::balance::Balance;
+use self::balance::HASH;
 pub(crate) use self::health::read_status;
 use self::health::{FAILURES, HEALTH};
 pub use self::health::{Failures, Health};
@@ -230,6 +234,13 @@ pub(crate) static UPSTREAM: Shape = Shape {
             )
             .default("false")
             .details("`true` is an object without members"),
+            Key::new(
+                "udp",
+                Kind::Object(&UDP),
+                "Sessions of clients whose datagrams are passed to the servers",
+            )
+            .default("none")
+            .details("See [Streams](../stream.md#datagrams)"),
         ],
     ],
 };
@@ -259,17 +270,6 @@ static UPSTREAM_SERVER: Shape = Shape {
         ),
         Key::switch("drain", false, "Sends the server only clients whose cookie names it"),
     ]],
-};
-
-/// `balance` of an upstream.
-static HASH: Shape = Shape {
-    name: "hash",
-    parts: &[&[Key::new(
-        "hash",
-        Kind::Text,
-        "Text with variables that chooses the server, such as `\"$remote_addr\"`",
-    )
-    .required()]],
 };
 
 /// A group of servers.
@@ -316,6 +316,8 @@ pub struct Upstream {
     pub request_trailers: bool,
     /// The version of the PROXY protocol that each connection begins with, 1 or 2.
     pub proxy_protocol: Option<u8>,
+    /// Sessions of clients that send datagrams.
+    pub udp: UdpSessions,
     /// True if responses are read as fast as servers send them; otherwise at the client's pace.
     pub buffering: bool,
     /// True if a request is sent on only when all of its body has arrived.
@@ -340,21 +342,6 @@ pub struct ForwardedFields {
     pub x: bool,
     /// `Forwarded` (RFC 7239).
     pub standard: bool,
-}
-
-/// Balancing methods.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Balance {
-    /// Weighted round robin.
-    #[default]
-    RoundRobin,
-    /// The server with the fewest requests in relation to its weight.
-    LeastConnections,
-    /// The less loaded of two random servers.
-    TwoChoices,
-    /// Consistent hashing of this text: when servers are added or removed, few texts change their
-    /// server.
-    Hash(Template),
 }
 
 /// One server of an upstream.
@@ -398,6 +385,7 @@ impl Upstream {
             http2: false,
             request_trailers: false,
             proxy_protocol: None,
+            udp: UdpSessions::default(),
             buffering: true,
             request_buffering: true,
             delegation: Delegation::default(),
@@ -436,6 +424,9 @@ impl Upstream {
         let keeps_none = http2 || proxy_protocol.is_some();
         let usual_keepalive = if keeps_none { 0 } else { node.scope.defaults.keepalive };
         let keepalive = object.integer("keepalive")?;
+        let tunnel = object.optional("timeouts").filter(|node| node.value.get("tunnel").is_some());
+        let timeouts = object.read("timeouts", Timeouts::read_http)?.unwrap_or_default();
+        let tunnel = tunnel.map(|_| timeouts.tunnel);
         let default = Upstream::new(name, servers);
         let upstream = Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
@@ -449,7 +440,7 @@ impl Upstream {
             sticky: object.read("sticky", Sticky::read)?,
             queue: object.integer("queue")?.unwrap_or(default.queue),
             queue_timeout: object.seconds("queue_timeout")?.filter(set),
-            timeouts: object.read("timeouts", Timeouts::read_http)?.unwrap_or_default(),
+            timeouts,
             host: object.read("host", templates::read)?,
             headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
@@ -457,6 +448,7 @@ impl Upstream {
             http2,
             request_trailers: object.switch("request_trailers")?,
             proxy_protocol,
+            udp: UdpSessions::read(&object, tunnel)?,
             buffering: object.switch("buffering")?,
             request_buffering: object.switch("request_buffering")?,
             delegation: Delegation::read(&object)?,
@@ -502,41 +494,6 @@ impl Upstream {
 
 /// Keys that cannot stand beside `http2`.
 const HTTP1_KEYS: [&str; 2] = ["keepalive", "proxy_protocol"];
-
-impl Balance {
-    fn read(node: &Node<'_>) -> Result<Balance, Error> {
-        const HINT: &str = "write \"round_robin\", \"least_connections\", \"two_choices\" \
-                            or {\"hash\": \"$remote_addr\"}";
-        if node.value.is_object() {
-            let object = node.object(&HASH)?;
-            let hash = object.required("hash")?;
-            let template = templates::read(&hash)?;
-            if template.constant().is_some() {
-                let error = hash.invalid("has no variable, so all requests would go to one server");
-                return Err(error.with_hint("write \"$remote_addr\", or \"$cookie_NAME\""));
-            }
-            object.end()?;
-            return Ok(Balance::Hash(template));
-        }
-        match node.value.as_str() {
-            Some("round_robin") => Ok(Balance::RoundRobin),
-            Some("least_connections") => Ok(Balance::LeastConnections),
-            Some("two_choices") => Ok(Balance::TwoChoices),
-            Some(name) => {
-                let problem = format!("is \"{}\", which is no way to choose a server", Shown(name));
-                Err(node.invalid(problem).with_hint(match name {
-                    "least_conn" => "write \"least_connections\"",
-                    "ip_hash" => "write {\"hash\": \"$remote_addr\"}",
-                    random if random.starts_with("random") => {
-                        "write \"two_choices\", which is nginx's \"random two\""
-                    }
-                    _ => HINT,
-                }))
-            }
-            None => Err(node.wrong_type("a string or an object").with_hint(HINT)),
-        }
-    }
-}
 
 impl ForwardedFields {
     pub(crate) fn read(node: &Node<'_>) -> Result<ForwardedFields, Error> {

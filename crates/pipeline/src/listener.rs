@@ -10,11 +10,13 @@ use howdah_sys::sockets;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, acceptfrom_with, getsockname};
 
-/// A listening socket.
+/// A socket of a listener.
 #[derive(Debug)]
-pub struct ListeningSocket {
-    fd: OwnedFd,
-    family: Family,
+pub enum ListeningSocket {
+    /// Connections are accepted from it.
+    Connections(OwnedFd, Family),
+    /// Datagrams come to it.
+    Datagrams(OwnedFd),
 }
 
 /// Address family of a listening socket.
@@ -31,7 +33,10 @@ impl ListeningSocket {
     /// client waits for the server's first bytes (`is_server_first`).
     pub fn new(address: &str, fd: OwnedFd, is_server_first: bool) -> Self {
         if address.starts_with("unix:") {
-            return ListeningSocket { fd, family: Family::Unix };
+            return ListeningSocket::Connections(fd, Family::Unix);
+        }
+        if address.starts_with("udp:") {
+            return ListeningSocket::Datagrams(fd);
         }
         // Both options are optimisations, so failures are ignored. Connections inherit the first;
         // the second delays `accept` until a request has arrived.
@@ -40,17 +45,17 @@ impl ListeningSocket {
         // The service manager may have opened the socket at another address than the listener's.
         let local = getsockname(&fd).ok().and_then(|local| SocketAddr::try_from(local).ok());
         let local = local.filter(|local| !local.ip().is_unspecified());
-        ListeningSocket { fd, family: Family::Tcp(local) }
+        ListeningSocket::Connections(fd, Family::Tcp(local))
     }
 
     /// Duplicates the descriptor, for another thread.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(ListeningSocket { fd: self.fd.try_clone()?, family: self.family })
-    }
-
-    /// Returns the descriptor and its family.
-    pub fn into_parts(self) -> (OwnedFd, Family) {
-        (self.fd, self.family)
+        Ok(match self {
+            ListeningSocket::Connections(fd, family) => {
+                ListeningSocket::Connections(fd.try_clone()?, *family)
+            }
+            ListeningSocket::Datagrams(fd) => ListeningSocket::Datagrams(fd.try_clone()?),
+        })
     }
 }
 
@@ -90,7 +95,7 @@ fn tcp(
 
 /// Returns the IPv4 address for an IPv6 address that stands for one, as the peers of a socket for
 /// both families have.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,

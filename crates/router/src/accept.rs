@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use howdah_pipeline::listener::{Accepted, ListeningSocket};
+use howdah_pipeline::listener::{Accepted, Family};
 use howdah_pipeline::thread::{RouterThread, ThreadCommand, ThreadHandle};
 use howdah_sys::log::Level;
 use howdah_sys::reactor;
@@ -36,11 +36,10 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 pub async fn accept_connections(
     thread: Rc<RouterThread>,
     name: Arc<str>,
-    socket: ListeningSocket,
+    (socket, family): (OwnedFd, Family),
     stop: Rc<Notify>,
 ) {
     let (thread, name) = (&thread, &name);
-    let (socket, family) = socket.into_parts();
     let socket = match reactor::readable(socket) {
         Ok(socket) => socket,
         Err(error) => {

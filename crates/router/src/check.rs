@@ -102,7 +102,7 @@ pub fn stored(config: &Config) -> Vec<String> {
 
 /// Returns the place of a listener's TLS in the document.
 pub(crate) fn place(listener: &Listener) -> String {
-    format!("{}/tls", howdah_config::path(["listeners", listener.name.as_str()]))
+    format!("{}/tls", howdah_config::path(["listeners", listener.key.as_str()]))
 }
 
 /// Returns the part of `tls` with a certificate.

@@ -3,6 +3,8 @@
 //! A session keeps the configuration with which it begins. A listener that is removed and a server
 //! that is to end leave it alone: it goes on until its ends finish, or are silent for too long.
 
+pub(crate) mod datagrams;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_config::{MailProtocol, Session, StartTls, Target};
+use howdah_config::{MailProtocol, Session, StartTls};
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Handler, RequestRecord, SendOutcome};
@@ -98,7 +100,7 @@ fn mail_proxy(handler: &RequestHandler) -> Option<Arc<MailProxy>> {
     let (snapshot, name) = handler.listener_snapshot();
     match snapshot.listeners.get(name)?.session.as_ref()? {
         Session::Mail(name) => snapshot.mail.get(name).cloned(),
-        Session::Tcp => None,
+        Session::Tcp | Session::Udp => None,
     }
 }
 
@@ -191,20 +193,9 @@ async fn choose_upstream<S: AsyncRead + AsyncWrite + Unpin>(
     drain: &DrainRegistration,
     hello: Option<ClientHello>,
 ) -> Result<(Arc<Upstream>, Vec<u8>), RequestError> {
-    let (snapshot, name) = handler.listener_snapshot();
-    let pass = snapshot.listeners.get(name).map(|listener| &listener.pass);
-    let Some(CompiledPass::Fixed(target)) = pass else { return Err(RequestError::NoResponse) };
-    let choose = |target: &Target, hello: Hello<'_>| {
-        let facts = Facts { peer: info.peer, local: info.local, hello };
-        match choose(&snapshot.config.streams, target, &facts) {
-            Decision::Upstream(name) => Ok(Some(snapshot.upstreams.get(name).map(Arc::clone))),
-            Decision::NeedsHello => Ok(None),
-            Decision::Close => Err(RequestError::Forbidden),
-        }
-    };
     let known = hello.as_ref().map_or(Hello::Unread, Hello::Read);
     let mut input = Vec::new();
-    let upstream = match choose(target, known)? {
+    let upstream = match decide(handler, info, known)? {
         Some(upstream) => upstream,
         None => {
             let read = pin!(timeout(HELLO_TIMEOUT, read_hello(stream, &mut input, drain)));
@@ -221,10 +212,29 @@ async fn choose_upstream<S: AsyncRead + AsyncWrite + Unpin>(
                 }
             };
             let hello = hello.as_ref().map_or(Hello::None, Hello::Read);
-            choose(target, hello)?.flatten()
+            decide(handler, info, hello)?.ok_or(RequestError::NoResponse)?
         }
     };
-    Ok((upstream.ok_or(RequestError::NoResponse)?, input))
+    Ok((upstream, input))
+}
+
+/// Returns the upstream that the steps of a listener choose; `None` if they need the client's hello.
+fn decide(
+    handler: &RequestHandler,
+    info: &ConnectionInfo,
+    hello: Hello<'_>,
+) -> Result<Option<Arc<Upstream>>, RequestError> {
+    let (snapshot, name) = handler.listener_snapshot();
+    let pass = snapshot.listeners.get(name).map(|listener| &listener.pass);
+    let Some(CompiledPass::Fixed(target)) = pass else { return Err(RequestError::NoResponse) };
+    let facts = Facts { peer: info.peer, local: info.local, hello };
+    match choose(&snapshot.config.streams, target, &facts) {
+        Decision::Upstream(name) => {
+            snapshot.upstreams.get(name).cloned().map(Some).ok_or(RequestError::NoResponse)
+        }
+        Decision::NeedsHello => Ok(None),
+        Decision::Close => Err(RequestError::Forbidden),
+    }
 }
 
 /// Reads up to the end of the client's hello. Returns `Some(None)` if the client does not speak TLS,

@@ -1,11 +1,12 @@
 //! Connects a session to a server of its upstream, and to another one if that cannot be reached.
 
 use std::fmt;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use howdah_config::UpstreamVariable;
+use howdah_config::{Address, UpstreamVariable};
 use howdah_http::error_status::RequestError;
 use howdah_http::handling::{Fact, Facts};
 use howdah_http::message::{Request, ShownAddress};
@@ -13,8 +14,12 @@ use howdah_http::variables::VariableSource;
 use howdah_upstream::connections::connection::Connection;
 use howdah_upstream::failure::Failure;
 use howdah_upstream::servers::selection::{ActiveRequest, Affinity};
+use howdah_upstream::servers::server::Server;
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_upstream::thread::UpstreamThread;
+use tokio::net::UdpSocket;
+
+use crate::datagrams;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -33,21 +38,74 @@ pub async fn connect(
     session: &Request,
     started_at: Instant,
 ) -> Result<Connected, RequestError> {
-    let affinity = Affinity::of(upstream, &VariableSource::of(session, started_at));
-    let log = |problem: fmt::Arguments<'_>| {
-        let client = ShownAddress(session.connection.peer.map(|peer| peer.ip()));
-        thread.log_error(
-            &upstream.log_limit,
-            format_args!("\"{upstream}\" connection of {client}: {problem}"),
-        );
+    let open =
+        async |server: &Server| upstream.connect_session(server, Some(&session.connection)).await;
+    let (connection, active) = reach(thread, upstream, session, started_at, open).await?;
+    answered(thread, upstream, &active);
+    Ok(Connected { connection, active })
+}
+
+/// As [`connect`], for datagrams. Whether the server is there is known when it answers.
+pub async fn connect_datagrams(
+    thread: &Rc<UpstreamThread>,
+    upstream: &Arc<Upstream>,
+    session: &Request,
+    started_at: Instant,
+) -> Result<(UdpSocket, ActiveRequest), RequestError> {
+    let open = async |server: &Server| match server.address {
+        Address::Inet(address) => {
+            datagrams::session::connect(address).await.map_err(Failure::Connect)
+        }
+        _ => Err(Failure::Connect(io::ErrorKind::Unsupported.into())),
     };
+    reach(thread, upstream, session, started_at, open).await
+}
+
+/// Records that the server of a session has answered.
+pub fn answered(thread: &UpstreamThread, upstream: &Upstream, active: &ActiveRequest) {
+    if let (true, Some(server)) = (active.answered(), active.server()) {
+        let message = format_args!("\"{upstream}\": {} gets connections again", server.address);
+        thread.log_notice(&upstream.log_limit, message);
+    }
+}
+
+/// Records and logs that the server of a session has failed.
+pub fn failed(
+    thread: &UpstreamThread,
+    upstream: &Upstream,
+    active: &ActiveRequest,
+    session: &Request,
+    problem: fmt::Arguments<'_>,
+) {
+    let Some(server) = active.server() else { return };
+    let address = &server.address;
+    log(thread, upstream, session, format_args!("{address}: {problem}"));
+    if let Some(pause) = active.failed() {
+        let message = format_args!(
+            "\"{upstream}\": {address} gets no connections for {} s, as it could not be reached",
+            pause.as_secs()
+        );
+        thread.log_notice(&upstream.log_limit, message);
+    }
+}
+
+/// Chooses servers and opens connections to them, until one is open.
+async fn reach<T>(
+    thread: &Rc<UpstreamThread>,
+    upstream: &Arc<Upstream>,
+    session: &Request,
+    started_at: Instant,
+    open: impl AsyncFn(&Server) -> Result<T, Failure>,
+) -> Result<(T, ActiveRequest), RequestError> {
+    let affinity = Affinity::of(upstream, &VariableSource::of(session, started_at));
     let (mut tried, mut error) = (Vec::new(), RequestError::NoResponse);
     while tried.len() < upstream.tries {
         let active = match upstream.acquire(thread.selector(), &tried, &affinity).await {
             Ok(Some(active)) => active,
             Ok(None) => break,
             Err(full) => {
-                log(format_args!("{}", full.with_key(&upstream.name)));
+                let problem = full.with_key(&upstream.name);
+                log(thread, upstream, session, format_args!("{problem}"));
                 return Err(RequestError::Overloaded);
             }
         };
@@ -55,31 +113,17 @@ pub async fn connect(
         let Some(server) = active.server() else { break };
         session.handling.add_step(Rc::new(Step::new(server.address.to_string())));
         let limit = upstream.config.timeouts.connect;
-        let connecting = upstream.connect_session(server, Some(&session.connection));
-        let connected = tokio::time::timeout(limit, connecting).await;
-        let failure = match connected.unwrap_or(Err(Failure::ConnectTimeout)) {
-            Ok(connection) => {
-                if active.answered() {
-                    let message =
-                        format_args!("\"{upstream}\": {} gets connections again", server.address);
-                    thread.log_notice(&upstream.log_limit, message);
-                }
-                return Ok(Connected { connection, active });
-            }
+        let opened = tokio::time::timeout(limit, open(server)).await;
+        let failure = match opened.unwrap_or(Err(Failure::ConnectTimeout)) {
+            Ok(connection) => return Ok((connection, active)),
             Err(failure) => failure,
         };
-        let address = &server.address;
         match failure.timeout() {
-            Some(key) => log(format_args!("{address}: {failure} ({upstream}/timeouts/{key})")),
-            None => log(format_args!("{address}: {failure}")),
-        }
-        if let Some(pause) = active.failed() {
-            let message = format_args!(
-                "\"{upstream}\": {address} gets no connections for {} s, as it could not be \
-                 reached",
-                pause.as_secs()
-            );
-            thread.log_notice(&upstream.log_limit, message);
+            Some(key) => {
+                let problem = format_args!("{failure} ({upstream}/timeouts/{key})");
+                failed(thread, upstream, &active, session, problem);
+            }
+            None => failed(thread, upstream, &active, session, format_args!("{failure}")),
         }
         error = RequestError::from(&failure);
     }
@@ -89,9 +133,23 @@ pub async fn connect(
         } else {
             "each of its servers has \"weight\": 0 or \"drain\": true"
         };
-        log(format_args!("{problem}"));
+        log(thread, upstream, session, format_args!("{problem}"));
     }
     Err(error)
+}
+
+/// Logs a problem of a session.
+fn log(
+    thread: &UpstreamThread,
+    upstream: &Upstream,
+    session: &Request,
+    problem: fmt::Arguments<'_>,
+) {
+    let client = ShownAddress(session.connection.peer.map(|peer| peer.ip()));
+    thread.log_error(
+        &upstream.log_limit,
+        format_args!("\"{upstream}\" connection of {client}: {problem}"),
+    );
 }
 
 /// A server that a session was passed to, for variables.

@@ -11,5 +11,6 @@
 
 pub mod client_hello;
 pub mod connect;
+pub mod datagrams;
 pub mod forward;
 pub mod steps;

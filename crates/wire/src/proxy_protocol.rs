@@ -8,6 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// First bytes of a version 2 header.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
+/// Transport protocols of version 2.
+const TCP: u8 = 1;
+const UDP: u8 = 2;
+
 /// Maximum length of a header of version 1, in bytes.
 const MAX_TEXT_BYTES: usize = 107;
 
@@ -34,6 +38,8 @@ pub enum Version {
     V1,
     /// Binary.
     V2,
+    /// Version 2, in front of a datagram.
+    V2Datagram,
 }
 
 /// Error: the connection does not begin with a header.
@@ -55,7 +61,8 @@ impl Header {
     pub fn write(&self, version: Version, out: &mut Vec<u8>) {
         match version {
             Version::V1 => self.write_text(out),
-            Version::V2 => self.write_binary(out),
+            Version::V2 => self.write_binary(TCP, out),
+            Version::V2Datagram => self.write_binary(UDP, out),
         }
     }
 
@@ -71,12 +78,12 @@ impl Header {
         out.extend_from_slice(line.as_bytes());
     }
 
-    fn write_binary(&self, out: &mut Vec<u8>) {
+    fn write_binary(&self, transport: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(SIGNATURE);
         let Some((from, to)) = self.pair() else {
             return out.extend_from_slice(&[0x20, 0, 0, 0]); // of the balancer itself
         };
-        let (family, mut bytes) = (if from.is_ipv4() { 0x11 } else { 0x21 }, Vec::new());
+        let (family, mut bytes) = (if from.is_ipv4() { 0x10 } else { 0x20 }, Vec::new());
         for ip in [from.ip(), to.ip()] {
             match ip {
                 IpAddr::V4(v4) => bytes.extend_from_slice(&v4.octets()),
@@ -86,7 +93,7 @@ impl Header {
         for port in [from.port(), to.port()] {
             bytes.extend_from_slice(&port.to_be_bytes());
         }
-        out.extend_from_slice(&[0x21, family, 0, bytes.len() as u8]); // 12 or 36
+        out.extend_from_slice(&[0x21, family | transport, 0, bytes.len() as u8]); // 12 or 36
         out.extend_from_slice(&bytes);
     }
 
@@ -227,6 +234,9 @@ mod tests {
         binary[15] += 12;
         let told = Header { tls: true, ..v4 };
         assert_eq!(Header::read(&binary), Ok(Some((told, binary.len()))));
+        let mut datagram = Vec::new();
+        v6.write(Version::V2Datagram, &mut datagram);
+        assert_eq!(datagram[12..16], [0x21, 0x22, 0, 36]);
         let unix = [&SIGNATURE[..], &[0x21, 0x31, 0, 216], &[0; 216]].concat();
         assert_eq!(Header::read(&unix), Ok(Some((Header::default(), 232))));
     }

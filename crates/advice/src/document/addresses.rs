@@ -6,14 +6,18 @@ use howdah_config::{Address, Config, Listener, path};
 
 /// Checks the listeners of a document.
 pub(super) fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
-    let contains = |wide: &Listener, one: &Listener| match (&wide.address, &one.address) {
-        (Address::Inet(wide), Address::Inet(one)) => {
-            wide.port() == one.port()
-                && wide.is_ipv4() == one.is_ipv4()
-                && wide.ip().is_unspecified()
-                && !one.ip().is_unspecified()
+    let contains = |wide: &Listener, one: &Listener| {
+        let is_same_protocol = wide.is_udp() == one.is_udp();
+        match (&wide.address, &one.address) {
+            (Address::Inet(wide), Address::Inet(one)) => {
+                is_same_protocol
+                    && wide.port() == one.port()
+                    && wide.is_ipv4() == one.is_ipv4()
+                    && wide.ip().is_unspecified()
+                    && !one.ip().is_unspecified()
+            }
+            _ => false,
         }
-        _ => false,
     };
     for listener in &config.listeners {
         let Some(wide) = config.listeners.iter().find(|wide| contains(wide, listener)) else {
@@ -24,6 +28,6 @@ pub(super) fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
              one out, and tell requests apart by \"destination\" in \"match\"",
             wide.name
         );
-        add(all, path(["listeners", listener.name.as_str()]), message);
+        add(all, path(["listeners", listener.key.as_str()]), message);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         if asks && is_plain && !is_local(&listener.address) {
             let message = "takes passwords in plain text, which others on the way can read; give it \
                            \"tls\", with \"starttls\": \"required\" for the ports 143, 110 and 587";
-            add(all, path(["listeners", listener.name.as_str()]), message);
+            add(all, path(["listeners", listener.key.as_str()]), message);
         }
     }
     for mail in &config.mail {

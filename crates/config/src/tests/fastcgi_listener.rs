@@ -117,7 +117,7 @@ fn keys_without_a_meaning_are_refused_with_their_paths() {
         (json!({"forwarded": {"source": "unix", "client_ip": "A"}}), "forwarded", "no meaning"),
         (json!({"redirect_to_https": true}), "redirect_to_https", "no meaning"),
         (json!({"proxy_protocol": {"source": "*:1"}}), "proxy_protocol", "no meaning"),
-        (json!({"protocol": "scgi"}), "protocol", "must be \"http\", \"fastcgi\" or \"tcp\""),
+        (json!({"protocol": "scgi"}), "protocol", "\"tcp\" or \"udp\""),
         (json!({"pass": "applications/far"}), "pass", "must be an application of type \"php\""),
         (json!({"pass": "applications/resident"}), "pass", "\"resident\" in worker mode"),
         (json!({"pass": "applications/$host"}), "pass", "must be an application of type \"php\""),

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// Keys that are read as absent, which another part of the server takes for the default; and one
 /// that a preset of the example document sets.
-const ABSENT: [(&str, &str); 10] = [
+const ABSENT: [(&str, &str); 11] = [
     ("action", "intercept_errors"),
     ("action", "pass_request_body"),
     ("action", "pass_request_headers"),
@@ -26,6 +26,7 @@ const ABSENT: [(&str, &str); 10] = [
     ("smtp", "host"),
     ("smtp", "port"),
     ("smtp", "timeout"),
+    ("upstream_timeouts", "tunnel"),
 ];
 
 /// Returns the path of a file of the project.

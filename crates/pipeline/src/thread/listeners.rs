@@ -40,6 +40,11 @@ pub struct Accepting {
 }
 
 impl Accepting {
+    /// Tells the task to stop.
+    pub fn notify(&self) {
+        self.stop.notify_one();
+    }
+
     /// Accepts no more connections; the socket is closed when this returns.
     pub async fn stop(self) {
         self.stop.notify_one();

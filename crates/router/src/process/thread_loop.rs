@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
+use crate::session::datagrams;
 use crate::{accept, connection};
 
 /// Maximum number of threads that read files and look up names for a router thread.
@@ -144,8 +145,12 @@ async fn carry_out_commands(
 }
 
 fn listen(thread: &Rc<RouterThread>, name: Arc<str>, socket: ListeningSocket) {
-    thread.listeners.listen(Arc::clone(&name), |stop| {
-        spawn_local(accept::accept_connections(Rc::clone(thread), name, socket, stop))
+    let thread = Rc::clone(thread);
+    Rc::clone(&thread).listeners.listen(Arc::clone(&name), |stop| match socket {
+        ListeningSocket::Connections(fd, family) => {
+            spawn_local(accept::accept_connections(thread, name, (fd, family), stop))
+        }
+        ListeningSocket::Datagrams(fd) => spawn_local(datagrams::serve(thread, name, fd, stop)),
     });
 }
 
@@ -169,6 +174,8 @@ async fn finish(
     accepting: Vec<Accepting>,
     finished: oneshot::Sender<()>,
 ) {
+    // One may go on for its clients until the end.
+    accepting.iter().for_each(Accepting::notify);
     for accepting in accepting {
         accepting.stop().await;
     }

@@ -1,5 +1,6 @@
 //! Starts the router threads and sends them commands.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZero;
 use std::ops::Deref;
@@ -86,7 +87,8 @@ pub(super) fn send_and_wait<T>(
     }
 }
 
-/// Lets each of these threads accept connections of a listener.
+/// Lets each of these threads accept connections of a listener. Datagrams go to one of them, which
+/// has the sessions of their clients.
 pub(super) fn listen(
     threads: &[ThreadHandle],
     snapshot: &Snapshot,
@@ -95,6 +97,15 @@ pub(super) fn listen(
 ) -> io::Result<()> {
     let is_server_first = snapshot.listeners.get(name).is_some_and(|one| one.session.is_some());
     let socket = ListeningSocket::new(name, fd, is_server_first);
+    let threads = match socket {
+        ListeningSocket::Connections(..) => threads,
+        ListeningSocket::Datagrams(_) => {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            let chosen = hasher.finish() as usize % threads.len().max(1);
+            threads.get(chosen..=chosen).unwrap_or_default()
+        }
+    };
     let name: Arc<str> = name.into();
     for thread in threads {
         let socket = socket.try_clone()?;
