@@ -9,9 +9,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use howdah_import::command::{Input, lines};
 use howdah_import::sites::{Site, sites};
-use howdah_import::{Import, Options, layout};
+use howdah_import::{Import, Options, layout, shorten::shorten};
 use howdah_sys::plain::Plain;
-use serde_json::Value;
 
 /// Exit status for a configuration that cannot be read.
 const UNREADABLE: u8 = 2;
@@ -100,14 +99,19 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Unit { file, common } => (Input::Unit(file), &none, common),
     };
     let options = Options { root: common.root.clone(), pools: pools.fpm.clone() };
-    let import = match input.import(&options) {
+    let mut import = match input.import(&options) {
         Ok(import) => import,
         Err(error) => {
             eprintln!("howdah: {}", Plain(error));
             return ExitCode::from(UNREADABLE);
         }
     };
-    if let Err(problem) = write(&import, common) {
+    // A site is read from the form that has a route for each block of the original.
+    let sites = common.sites.as_ref().map_or_else(Vec::new, |_| sites(&import.document));
+    if matches!(input, Input::Nginx(_) | Input::Apache(_)) {
+        shorten(&mut import.document);
+    }
+    if let Err(problem) = write(&import, sites, common) {
         eprintln!("howdah: {}", Plain(problem));
         return ExitCode::FAILURE;
     }
@@ -128,22 +132,22 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 /// Writes the document and the report.
-fn write(import: &Import, common: &Common) -> Result<(), String> {
+fn write(import: &Import, sites: Vec<Site>, common: &Common) -> Result<(), String> {
     let document = layout::text(&import.document);
     // The report first: a document stands for an import that is complete.
     if let Some(path) = &common.report {
         output::write(path, &format!("{:#}\n", import.report.to_json()))?;
     }
     output::write(&common.output, &document)?;
-    common.sites.as_deref().map_or(Ok(()), |directory| write_sites(&import.document, directory))
+    common.sites.as_deref().map_or(Ok(()), |directory| write_sites(sites, directory))
 }
 
 /// Writes a file of each site.
-fn write_sites(document: &Value, directory: &Path) -> Result<(), String> {
+fn write_sites(sites: Vec<Site>, directory: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     std::fs::create_dir_all(directory).map_err(failed)?;
     let mut is_php = false;
-    for Site { name, site } in sites(document) {
+    for Site { name, site } in sites {
         match site {
             Ok(site) => {
                 is_php |= site.get("php").is_some() || site.get("user").is_some();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Longest line with a whole object or array, in characters.
-const MAX_LINE_CHARS: usize = 100;
+const MAX_LINE_CHARS: usize = 120;
 
 /// Number of blanks for each level.
 const INDENT: usize = 4;

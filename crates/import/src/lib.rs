@@ -17,6 +17,7 @@ pub mod layout;
 pub mod nginx;
 pub mod php_fpm;
 mod report;
+pub mod shorten;
 pub mod sites;
 mod source;
 pub mod unit;

@@ -29,6 +29,7 @@ mod files;
 mod geo;
 mod grammar;
 mod headers;
+mod hoist;
 mod lexer;
 mod limits;
 mod listen;

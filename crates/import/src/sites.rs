@@ -92,7 +92,7 @@ impl Found {
     fn step(&mut self, document: &Value, step: &Value, is_for_all: bool) -> Result<(), String> {
         let empty = Map::new();
         let conditions = step["match"].as_object().unwrap_or(&empty);
-        let of_path = ["uri", "file", "directory"];
+        let of_path = ["uri", "file", "directory", "exists"];
         if let Some(key) = conditions.keys().find(|key| !of_path.contains(&key.as_str())) {
             return Err(format!("it has a condition about \"{key}\""));
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::context::{Kind, Place};
 use super::convert::Converter;
+use super::files::Base;
 use super::options::Answer;
 use super::reader::Directive;
 use super::rewrite::rewrite_text;
@@ -88,7 +89,12 @@ impl<'t> Converter<'_> {
         };
         let base = self.base(place, state)?;
         let mut steps = Vec::new();
-        for text in tries {
+        let mut tries = tries.iter().peekable();
+        while let Some(text) = tries.next() {
+            if text == "$uri" && !self.is_passed(place) && tries.next_if_eq(&"$uri/").is_some() {
+                steps.extend(self.file_or_directory(place, state, &base)?);
+                continue;
+            }
             let (text, is_directory) = match text.strip_suffix('/') {
                 Some(text) => (text, true),
                 None => (text.as_str(), false),
@@ -150,6 +156,28 @@ impl<'t> Converter<'_> {
             self.internal_redirect(place, &path)
         };
         steps.push(step(Object::new(), action));
+        Ok(steps)
+    }
+
+    /// Returns the steps for `$uri $uri/`: directories with their slash, and whatever else there is.
+    fn file_or_directory(
+        &mut self,
+        place: &Place<'t>,
+        state: &State,
+        base: &Base,
+    ) -> Result<Vec<Value>, Reason> {
+        let name = self.file_of(base, &Template::variable("uri"))?.render();
+        let mut steps = self.directory_steps(place, state);
+        for conditions in steps.iter_mut().filter_map(|step| step.get_mut("match")) {
+            if let Some(conditions) = conditions.as_object_mut()
+                && !conditions.contains_key("file")
+            {
+                // An index with an absolute name is for directories alone.
+                conditions.insert("directory".to_owned(), name.clone().into());
+            }
+        }
+        let action = self.file_action(place, state, base);
+        steps.push(step(object([("exists", name.into())]), action));
         Ok(steps)
     }
 

@@ -38,18 +38,6 @@ const MAX_SELECTIONS_WITHIN: usize = 2;
 /// Maximum number of choices of locations for different values of variables.
 const MAX_VARIANTS: usize = 16;
 
-/// Options that hold for the destination of a `pass`.
-const INHERITED: [&str; 8] = [
-    "charset",
-    "expires",
-    "cache_control",
-    "max_body_size",
-    "rate",
-    "access_log",
-    "error_pages",
-    "intercept_errors",
-];
-
 impl<'t> Converter<'_> {
     /// Reads a block.
     pub fn read_server(
@@ -91,11 +79,11 @@ impl<'t> Converter<'_> {
         }
         let first = names.first().copied().unwrap_or_default();
         let server_name = first.strip_prefix('.').unwrap_or(first).to_owned();
-        let hint =
-            match super::locations::slug(first.trim_start_matches(['*', '.', '~', '^'])).as_str() {
-                "root" | "_" => "site".to_owned(),
-                slug => slug.to_owned(),
-            };
+        let hint = match super::locations::slug(first.trim_start_matches(['*', '.'])).as_str() {
+            "root" | "_" => "site".to_owned(),
+            _ if first.starts_with('~') => "site".to_owned(),
+            slug => slug.to_owned(),
+        };
         let name = self.route_name(&hint);
         let locations = Location::read_all(&scope)?;
         let has_rewrites = directive.children().iter().any(|inner| {
@@ -295,59 +283,6 @@ impl<'t> Converter<'_> {
         name
     }
 
-    /// Moves options that all actions of new routes share to the step of the server.
-    fn hoist(&mut self, before: usize) -> Object {
-        let mut shared = Object::new();
-        for key in INHERITED {
-            let values: Vec<Option<&Value>> = self
-                .actions(before)
-                .filter(|action| answers(action))
-                .map(|action| action.get(key))
-                .collect();
-            let Some(Some(first)) = values.first() else { continue };
-            if values.iter().any(|value| *value != Some(*first)) {
-                continue;
-            }
-            let first = (*first).clone();
-            for action in self.actions_mut(before) {
-                if action.get(key) == Some(&first) {
-                    action.remove(key);
-                }
-            }
-            shared.insert(key.to_owned(), first);
-        }
-        // The request for an error page has not come through the step of the server.
-        let more: Object = shared
-            .iter()
-            .filter(|(key, _)| !matches!(key.as_str(), "error_pages" | "access_log"))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        if let Some(pages) = shared.get_mut("error_pages") {
-            add_to_pages(pages, &more);
-        }
-        for action in self.actions_mut(before) {
-            if let Some(pages) = action.get_mut("error_pages") {
-                add_to_pages(pages, &more);
-            }
-        }
-        shared
-    }
-
-    fn actions(&self, before: usize) -> impl Iterator<Item = &Object> {
-        let steps = self
-            .routes
-            .iter()
-            .skip(before)
-            .flat_map(|(_, steps)| steps.as_array().into_iter().flatten());
-        steps.filter_map(|step| step["action"].as_object())
-    }
-
-    fn actions_mut(&mut self, before: usize) -> impl Iterator<Item = &mut Object> {
-        let routes = self.routes.iter_mut().skip(before);
-        let steps = routes.flat_map(|(_, steps)| steps.as_array_mut().into_iter().flatten());
-        steps.filter_map(|step| step.get_mut("action").and_then(Value::as_object_mut))
-    }
-
     /// Returns the steps for an address: servers by their names, in nginx's order.
     pub fn hosts(
         &mut self,
@@ -458,21 +393,6 @@ fn server_action(server: &Server<'_>, is_internal: bool) -> Object {
     let mut action = object([("pass", format!("routes/{}", server.site.entry()).into())]);
     action.extend(server.options.clone());
     action
-}
-
-/// Returns true if an action answers requests, rather than passing them to another route.
-fn answers(action: &Object) -> bool {
-    !action.get("pass").and_then(Value::as_str).is_some_and(|pass| pass.starts_with("routes/"))
-}
-
-fn add_to_pages(pages: &mut Value, more: &Object) {
-    for (_, page) in pages.as_object_mut().into_iter().flatten() {
-        if let Some(action) = page.get_mut("action").and_then(Value::as_object_mut)
-            && action.contains_key("pass")
-        {
-            action.extend(more.clone());
-        }
-    }
 }
 
 fn has_internal(locations: &[Rc<Location<'_>>]) -> bool {
