@@ -266,25 +266,29 @@ impl Cache {
     /// by a rule for `Vary`. Otherwise requests with cookies need a response that states its
     /// lifetime itself.
     pub fn considers_cookies(&self) -> bool {
-        let in_conditions = |conditions: &[Match]| conditions.iter().any(|c| c.cookies.is_some());
-        self.key_has(|variable| {
-            matches!(variable, Variable::Cookie(_))
-                || matches!(variable, Variable::Header(name) if name == "cookie")
-        }) || in_conditions(&self.bypass)
-            || in_conditions(&self.store)
+        let is_cookie = |variable: &Variable| match variable {
+            Variable::Cookie(_) => true,
+            Variable::Header(name) => name == "cookie",
+            _ => false,
+        };
+        let tells_apart = |conditions: &Match| {
+            let condition = conditions.condition.as_ref();
+            conditions.cookies.is_some()
+                || condition.is_some_and(|condition| condition.leads_to(&is_cookie))
+        };
+        self.key.as_ref().is_some_and(|key| key.leads_to(&is_cookie))
+            || self.bypass.iter().any(tells_apart)
+            || self.store.iter().any(tells_apart)
     }
 
     /// Returns true if the key contains the field `Authorization`, so that answers to different
     /// users differ.
     pub fn considers_authorization(&self) -> bool {
-        self.key_has(
-            |variable| matches!(variable, Variable::Header(name) if name == "authorization"),
-        )
-    }
-
-    fn key_has(&self, is_wanted: impl Fn(&Variable) -> bool) -> bool {
-        let parts = self.key.as_ref().map_or(&[][..], |key| key.parts());
-        parts.iter().any(|part| matches!(part, Part::Variable(variable) if is_wanted(variable)))
+        let parts = self.key.as_ref().map_or(&[][..], Template::parts);
+        // The value of a defined variable may be the same for several users.
+        parts.iter().any(|part| {
+            matches!(part, Part::Variable(Variable::Header(name)) if name == "authorization")
+        })
     }
 }
 

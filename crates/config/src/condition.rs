@@ -57,6 +57,11 @@ impl Condition {
         is_false == self.negative
     }
 
+    /// Returns true if the condition depends on a variable of this kind.
+    pub fn leads_to(&self, is_wanted: &dyn Fn(&Variable) -> bool) -> bool {
+        self.template.leads_to(is_wanted)
+    }
+
     pub(crate) fn read(node: &Node<'_>) -> Result<Condition, Error> {
         let text = node.string()?;
         let (negative, text) = match text.strip_prefix('!') {

@@ -132,6 +132,13 @@ impl Template {
         &self.parts
     }
 
+    /// Returns true if one of the variables, or one that its value is made from, is of this kind.
+    pub fn leads_to(&self, is_wanted: &dyn Fn(&Variable) -> bool) -> bool {
+        let is_it =
+            |part: &Part| matches!(part, Part::Variable(variable) if variable.leads_to(is_wanted));
+        self.parts.iter().any(is_it)
+    }
+
     /// Returns the text, if the template has no variable.
     pub fn constant(&self) -> Option<&str> {
         match self.parts.as_slice() {

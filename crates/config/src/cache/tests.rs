@@ -159,3 +159,34 @@ fn keys_beside_a_preset_replace_its_own_and_conditions_are_added() {
     assert_eq!(cache.bypass.len(), preset.bypass.len() + 1);
     assert!(!cache.ignore.request && cache.stale_if_error == Some(86400));
 }
+
+/// Scenario: nginx's `fastcgi_cache_bypass $skip`, with a `map $http_cookie $skip`.
+#[test]
+fn a_variable_that_is_made_of_cookies_tells_requests_apart() {
+    let considers = |source: &str, cache: Value| {
+        let config = Config::from_value(json!({
+            "variables": {
+                "user": {"map": source, "values": {"~wordpress_logged_in": "1"}},
+                "skip": {"map": "$method", "values": {"POST": "1"}, "default": "$user"}
+            },
+            "routes": [{"action": {"proxy": "http://127.0.0.1:1", "cache": cache}}]
+        }));
+        let options = &config.unwrap().routes[0].steps[0].action.options;
+        let option = options.cache.clone().unwrap();
+        let cache = option.settings().unwrap();
+        (cache.considers_cookies(), cache.considers_authorization())
+    };
+    for source in ["$header_cookie", "$cookie_session"] {
+        for cache in [
+            json!({"bypass": {"if": "$skip"}}),
+            json!({"bypass": [{"uri": "/a"}, {"if": "!$skip"}]}),
+            json!({"store": {"if": "$user"}}),
+            json!({"key": "$uri$skip"}),
+        ] {
+            assert_eq!(considers(source, cache.clone()), (true, false), "{source} {cache}");
+        }
+    }
+    assert_eq!(considers("$uri", json!({"bypass": {"if": "$skip"}})), (false, false));
+    // Users without a value for it share one key.
+    assert_eq!(considers("$header_authorization", json!({"key": "$user"})), (false, false));
+}

@@ -144,10 +144,9 @@ impl Defined {
         self.database().filter(|database| database.stamp().is_none())
     }
 
-    /// Returns true if the value depends on the response.
-    pub fn is_of_response(&self) -> bool {
-        let mut all = self.0.templates().flat_map(Template::parts);
-        all.any(|part| matches!(part, Part::Variable(variable) if variable.is_of_response()))
+    /// Returns true if one of the variables that the value is made from is of this kind.
+    pub(super) fn leads_to(&self, is_wanted: &dyn Fn(&Variable) -> bool) -> bool {
+        self.0.templates().any(|template| template.leads_to(is_wanted))
     }
 }
 

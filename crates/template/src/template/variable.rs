@@ -258,10 +258,17 @@ impl Variable {
 
     /// Returns true if the variable has a value only when there is a response.
     pub fn is_of_response(&self) -> bool {
-        match self {
-            Variable::Defined(defined) => defined.is_of_response(),
+        self.leads_to(&|variable| match variable {
             Variable::ResponseHeader(_) => true,
-            _ => self.row().is_some_and(|row| row.is_of_response),
+            _ => variable.row().is_some_and(|row| row.is_of_response),
+        })
+    }
+
+    /// Returns true if the variable, or one that its value is made from, is of this kind.
+    pub fn leads_to(&self, is_wanted: &dyn Fn(&Variable) -> bool) -> bool {
+        match self {
+            Variable::Defined(defined) => defined.leads_to(is_wanted),
+            variable => is_wanted(variable),
         }
     }
 
