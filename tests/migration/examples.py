@@ -11,7 +11,6 @@ import os
 import re
 import ssl
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -141,7 +140,7 @@ def placed(text, tmp, ports, backends):
     for number, port in enumerate(backends, 1):
         text = text.replace(f"10.0.0.{number}:8080", f"127.0.0.1:{port}")
     text = re.sub(r"include (fastcgi\w*(\.conf)?);", r"include /etc/nginx/\1;", text)
-    return text.replace("/srv/", f"{tmp}/srv/").replace("/run/php/php8.2-fpm.sock", f"{tmp}/fpm.sock").replace(
+    return text.replace("/srv/", f"{tmp}/srv/").replace("/var/log/apache2/", f"{tmp}/").replace("/run/php/php8.2-fpm.sock", f"{tmp}/fpm.sock").replace(
         "/run/php/", f"{tmp}/")
 
 
@@ -164,14 +163,6 @@ def start_peer(programs, tmp, example, port, place):
     programs.wait_for("socket of PHP-FPM", (tmp / "fpm.sock").exists)
     http = "access_log off;\n" + place((example / "nginx.conf").read_text())
     programs.start("nginx", nginx.command(tmp, nginx.configuration(tmp, http)))
-
-
-def document_of(example, tmp):
-    """The document of an example: a file, or the output of its program."""
-    if (program := example / "document.py").exists():
-        printed = subprocess.run([sys.executable, program, tmp / "srv/sites"], capture_output=True, text=True, check=True)
-        return printed.stdout.replace(f"{tmp}/srv/", "/srv/")
-    return (example / "howdah.json").read_text()
 
 
 class Comparison:
@@ -197,7 +188,7 @@ class Comparison:
         peer, own = (free_port(), free_port()), (free_port(), free_port())
         backends = [start_backend(), start_backend()]
         document = tmp / "howdah.json"
-        document.write_text(placed(document_of(example, tmp), tmp, own, backends))
+        document.write_text(placed((example / "howdah.json").read_text(), tmp, own, backends))
         programs = Programs(tmp)
         try:
             start_peer(programs, tmp, example, peer[0], lambda text: placed(text, tmp, peer, backends))
