@@ -148,7 +148,7 @@ server {
     location = /secret { deny all; error_page 403 /a.txt; }
 }
 """, ["GET /x", "GET /gone", "~GET /dir/", "GET /tea", "GET /pay", "GET /own/x", "GET /none/x", "POST /gone | body=x", "GET /secret", "HEAD /x"],
-         report={"root": "changed", "error_page 418 @tea": "changed"}),
+         report={"root": "changed", "error_page 418 @tea": "changed", "error_page 410 = /a.txt": "changed", "error_page 401 =200": "changed"}),
     Case("access", """
 server {
     listen @PORT@; root /srv/www;

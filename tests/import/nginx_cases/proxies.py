@@ -100,7 +100,7 @@ server {
     location @down { return 404; }
 }
 """, ["GET /nowhere", "GET /no/", "~POST /a.txt", "GET /up/x | Reply: 404", "GET /up/x | Reply: 403", "GET /nowhere | Range: bytes=0-1"],
-         report={"root": "changed", "error_page 405": "changed"}),
+         report={"root": "changed", "error_page 405": "changed", "error_page 403 =200": "changed"}),
     Case("named-redirects", """
 upstream shared { server 10.0.0.1:8080; }
 server { listen @PORT@; server_name a.test; location / { proxy_pass http://shared; } location @files { root /srv/www; } location @only { return 202; } }

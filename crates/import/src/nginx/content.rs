@@ -87,6 +87,9 @@ impl<'t> Converter<'_> {
         let Some((last, tries)) = directive.args.split_last() else {
             return Err("it has no paths".to_owned());
         };
+        for path in &directive.args {
+            self.note_query(directive, path);
+        }
         let base = self.base(place, state)?;
         let mut steps = Vec::new();
         let mut tries = tries.iter().peekable();

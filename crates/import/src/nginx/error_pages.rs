@@ -60,6 +60,7 @@ impl<'t> Converter<'_> {
         place: &Place<'t>,
         state: &State,
     ) -> Result<Value, String> {
+        self.note_query(directive, target);
         // The page is another request, for which groups of an expression have other values.
         let value = self.value(target, place, state)?;
         let text = value.render();
@@ -93,6 +94,10 @@ impl<'t> Converter<'_> {
         match status {
             None => {}
             Some("" | "200") => {
+                if !text.split('?').next().unwrap_or_default().ends_with(".php") {
+                    let reason = "the page is sent whole: a Range and the conditions of the request have no effect on it";
+                    self.report.mark(directive.id, Status::Changed, reason);
+                }
                 page.insert("keep_status".to_owned(), false.into());
             }
             Some(code) => {

@@ -393,6 +393,9 @@ impl<'t> Converter<'_> {
             if is_standard {
                 environment.remove(name);
                 self.report.converted(param.id);
+                if name == "REMOTE_USER" {
+                    self.note_unchecked_user(param, place);
+                }
                 continue;
             }
             if name == "SERVER_SOFTWARE" && text.starts_with("nginx") {
@@ -471,6 +474,15 @@ impl<'t> Converter<'_> {
             }
         }
         environment
+    }
+
+    /// Marks the name of the user where nobody has checked a password.
+    fn note_unchecked_user(&mut self, param: &Directive, place: &Place<'t>) {
+        let realm = place.scope.one("auth_basic").map_or("off", |directive| directive.arg(0));
+        if realm == "off" {
+            let reason = "it is empty here, where no password is checked; nginx has the name of any that a client sends";
+            self.report.mark(param.id, Status::Changed, reason);
+        }
     }
 
     /// Returns true if a path of `try_files` is the name of the script alone, and the script gets

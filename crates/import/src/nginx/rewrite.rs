@@ -301,6 +301,7 @@ impl<'t> Converter<'_> {
         if !matches!(flag, "" | "last" | "break") {
             return Err(format!("\"{flag}\" is no flag of a rewrite"));
         }
+        self.note_query(directive, replacement);
         let template = if text.is_none() { self.with_query_behind(&template) } else { template };
         let target = rewrite_text(&template, text.is_some());
         if !target.starts_with('/') && !target.starts_with('$') {
@@ -343,6 +344,19 @@ impl<'t> Converter<'_> {
             }
         }
         whole
+    }
+
+    /// Marks a path with variables in its query that nginx puts in as they are. Groups of a
+    /// `rewrite` are encoded there, too.
+    pub fn note_query(&mut self, directive: &Directive, path: &str) {
+        const ENCODED: [&str; 4] = ["args", "query_string", "is_args", "request_uri"];
+        let Some((_, query)) = path.split_once('?') else { return };
+        let is_group = |name: &str| directive.name == "rewrite" && name.parse::<u8>().is_ok();
+        let differs = |name: &String| !ENCODED.contains(&name.as_str()) && !is_group(name);
+        if super::variables::names_of(query).iter().any(differs) {
+            let reason = "values of variables in the query are percent-encoded; nginx puts them in as they are";
+            self.report.mark(directive.id, Status::Changed, reason);
+        }
     }
 
     /// Closes the paths that a `rewrite` may be about.
