@@ -25,7 +25,7 @@ pub(crate) static KEYS: &[Key] = &[
         "response_headers",
         Kind::Named(&response_headers::MEMBER),
         "Response header fields to set, with variables, or with `null` to remove; for a status \
-         from 200 to 399",
+         from 200 to 399, and for 416 of a file",
     )
     .default("{}")
     .details(

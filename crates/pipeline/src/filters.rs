@@ -8,3 +8,11 @@ pub mod header_changes;
 pub mod kernel_copy;
 pub mod own_tags;
 pub mod security_headers;
+
+use howdah_http::message::Response;
+
+/// Returns true for the refusal of a range of a file. It has the fields of the file, as nginx's:
+/// the file would be sent, but for the range.
+fn refuses_range(response: &Response) -> bool {
+    response.status == 416 && response.file.is_some()
+}

@@ -21,7 +21,7 @@ MORE = ["HEAD /a.txt", "HEAD /a.php", "OPTIONS /a.php", "OPTIONS /a.txt", "POST 
         "GET /private/p.txt | Authorization: Basic YW5uOnNlY3JldA=="]
 
 
-# Files that Howdah never sends, as the report of their root says; requests that servers of nginx answer in a way of their own; and
+# Files that Howdah never sends, as the report of their root says; ranges beyond the end, whose refusals have some fields twice; and
 # a user without a password, whom nginx names to scripts.
 OWN = re.compile(r"(\.|%2e)env|\.git|\.ht|\.user\.ini|\.php\.bak|\.phtml|%00|%2f|a\.jpg/x\.php|=99-|a\.php \| Authorization")
 

@@ -31,7 +31,8 @@ const OWN_TIMES: [&str; 3] = ["max-age", "no-cache", "no-store"];
 pub fn apply(caching: Caching<'_>, request: &Request, response: &mut Response) {
     let Caching { expires, directives, fingerprinted } = caching;
     if (expires.is_none() && directives.is_none() && fingerprinted.is_none())
-        || !matches!(response.status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
+        || !(matches!(response.status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
+            || super::refuses_range(response))
         || response.fields.get("cache-control").is_some()
         || response.fields.get("expires").is_some()
     {
@@ -191,10 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_304_has_the_fields_of_the_file() {
+    fn a_304_and_a_416_have_the_fields_of_the_file() {
         let action = json!({"cache_control": {"text/css": "a", "*": "b"}});
         assert_eq!(sent(action.clone(), "/x", file(304, "text/css")), "Cache-Control: a\r\n");
         assert_eq!(sent(action.clone(), "/x", file(200, "")), "Cache-Control: b\r\n");
+        assert_eq!(sent(action.clone(), "/x", file(416, "text/css")), "Cache-Control: a\r\n");
         assert_eq!(sent(action, "/x", file(404, "text/css")), "");
     }
 

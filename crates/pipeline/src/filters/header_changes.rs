@@ -36,11 +36,11 @@ pub fn apply(
 }
 
 /// Changes the fields of a response, one change after the other. As in Unit, only responses with a
-/// status from 200 to 399 are changed, unless a change is for all, and values are expanded from the
+/// status from 200 to 399, and refused ranges of files, are changed, unless a change is for all, and values are expanded from the
 /// original fields. A value whose variables are empty has no effect, like that of nginx's
 /// `add_header`.
 pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
-    let usual = (200..400).contains(&response.status);
+    let usual = (200..400).contains(&response.status) || super::refuses_range(response);
     let mut changes = changes.iter().filter(|change| usual || change.always).peekable();
     if changes.peek().is_none() {
         return;
