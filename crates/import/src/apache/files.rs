@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::Status;
 
 use super::debian;
+use super::handlers::BESIDE_MOD_PHP;
 use super::proxy;
 use super::scope::{Facts, argument, mark};
 use super::site::{Engine, Site};
@@ -17,7 +18,7 @@ impl<'n> Site<'_, 'n> {
         facts: &Facts,
         root: &str,
     ) -> Option<String> {
-        let Some((address, id)) = engine.servers.last() else {
+        let Some((address, handler)) = engine.servers.last() else {
             // Rules of proxies pass scripts to PHP-FPM.
             let is_needed =
                 self.common.has_mod_php && (!facts.has_fpm || engine.directory_servers.is_empty());
@@ -32,7 +33,13 @@ impl<'n> Site<'_, 'n> {
                 self.report.mark(*id, Status::Changed, reason);
             }
         }
-        let _ = id;
+        if self.common.has_mod_php
+            && let Some(id) = *handler
+        {
+            let former = self.report.entry(id).reason().unwrap_or_default();
+            let reason = format!("{former}; {BESIDE_MOD_PHP}").trim_start_matches("; ").to_owned();
+            self.report.replace(id, Status::Changed, reason);
+        }
         Some(self.fastcgi(address, root, true))
     }
 

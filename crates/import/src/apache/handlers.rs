@@ -14,6 +14,10 @@ pub const MISSING_SCRIPT: &str =
 pub const ONLY_SCRIPTS: &str =
     "scripts alone are run; other paths, such as PHP-FPM's pages of its status, are 404";
 
+/// What differs for scripts that mod_php runs beside PHP-FPM.
+pub const BESIDE_MOD_PHP: &str = "names that mod_php alone runs, such as .phtml, go to PHP-FPM as well, which \
+    refuses those that security.limit_extensions does not have";
+
 /// Settings that PHP lets only the administrator change.
 const SYSTEM_ONLY: &str = "disable_functions disable_classes upload_tmp_dir sendmail_path \
     allow_url_fopen allow_url_include file_uploads enable_dl extension_dir max_file_uploads \

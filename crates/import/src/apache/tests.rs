@@ -183,6 +183,15 @@ fn a_host_with_an_address_and_a_port_of_its_own_opens_no_others() {
 }
 
 #[test]
+fn scripts_that_mod_php_would_run_beside_php_fpm_are_reported() {
+    let handler = "SetHandler \"proxy:unix:/run/a.sock|fcgi://localhost\"";
+    let found = of(&host(&format!("<FilesMatch \"\\.php$\">\n{handler}\n</FilesMatch>")));
+    let entry = found.report.entries().iter().find(|entry| entry.directive == handler).unwrap();
+    let reason = entry.reason().unwrap();
+    assert!(reason.contains("does not exist") && reason.contains(".phtml"), "{reason}");
+}
+
+#[test]
 fn documents_are_accepted() {
     for text in [
         host(""),
