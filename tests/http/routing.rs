@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Reports the request as a script sees it.
 const TELL: &str = "foreach (['REMOTE_ADDR', 'HTTPS', 'REQUEST_SCHEME', 'REQUEST_URI',
-    'QUERY_STRING', 'SCRIPT_NAME', 'PATH_INFO'] as $name)
+    'QUERY_STRING', 'SCRIPT_NAME', 'PATH_INFO', 'SERVER_NAME', 'SERVER_PORT'] as $name)
     echo $name, '=', $_SERVER[$name] ?? '-', \"\\n\";
     header('X-Powered-By: a script');";
 
@@ -146,13 +146,13 @@ fn fields_are_added_to_those_of_a_script_and_edit_them() {
 }
 
 #[test]
-fn only_a_listed_proxy_tells_who_the_client_is() {
+fn only_a_listed_proxy_tells_who_the_client_is_and_what_it_asked_for() {
     for (source, address, scheme, https) in
         [("127.0.0.0/8", "1.2.3.4", "https", "on"), ("10.0.0.0/8", "127.", "http", "-")]
     {
         let forwarded = json!({
             "client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto", "source": source,
-            "recursive": true,
+            "host": "X-Forwarded-Host", "port": "X-Forwarded-Port", "recursive": true,
         });
         let listen = harness::free_address().to_string();
         let server = Site::script("a.php", TELL)
@@ -163,6 +163,11 @@ fn only_a_listed_proxy_tells_who_the_client_is() {
         assert!(text.contains(&format!("REMOTE_ADDR={address}")), "{text}");
         assert!(text.contains(&format!("REQUEST_SCHEME={scheme}\n")), "{text}");
         assert!(text.contains(&format!("HTTPS={https}\n")), "{text}");
+        let fields = "X-Forwarded-Host: Shop.Example\r\nX-Forwarded-Port: 8443\r\n";
+        let text = ask(&server, "GET /a.php", fields).text();
+        let is_told =
+            text.contains("SERVER_NAME=shop.example\n") && text.contains("SERVER_PORT=8443\n");
+        assert_eq!(is_told, https == "on", "{text}");
     }
 }
 

@@ -138,7 +138,7 @@ fn write_standard(
     shown(params, "SERVER_ADDR", &ShownAddress(local));
     // A unix socket has no port.
     let default = if connection.tls { 443 } else { 80 };
-    shown(params, "SERVER_PORT", &connection.local.map_or(default, |local| local.port()));
+    shown(params, "SERVER_PORT", &connection.server_port().unwrap_or(default));
     match local {
         Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
         _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),

@@ -1,5 +1,5 @@
 //! `forwarded` and `client_ip` of a listener: header fields in which trusted proxies pass on the
-//! client's address and scheme.
+//! client's address and scheme, and the host and port that it asked for.
 
 use howdah_text::token;
 
@@ -35,8 +35,27 @@ pub(crate) static FORWARDED: Shape = Shape {
         .unit(),
         Key::new("protocol", Kind::Text, "Field with the scheme, such as `X-Forwarded-Proto`")
             .default("none")
-            .details("At least one of `client_ip` and `protocol` is required")
             .unit(),
+        Key::new(
+            "host",
+            Kind::Text,
+            "Field with the host that the client asked for, such as `X-Forwarded-Host`",
+        )
+        .default("none")
+        .details(
+            "Routes, redirects and `SERVER_NAME` then have this host; the field `Host` stays as it \
+                 is. A port in it, or else that of the scheme, counts if there is no `port`",
+        ),
+        Key::new(
+            "port",
+            Kind::Text,
+            "Field with the port that the client used, such as `X-Forwarded-Port`",
+        )
+        .default("none")
+        .details(
+            "For `SERVER_PORT` and `$server_port`. At least one of `client_ip`, `protocol`, \
+                 `host` and `port` is required",
+        ),
         RECURSIVE,
     ]],
 };
@@ -66,6 +85,10 @@ pub struct Forwarded {
     pub client_ip: Option<String>,
     /// The field with the scheme that the client used.
     pub protocol: Option<String>,
+    /// The field with the host that the client asked for.
+    pub host: Option<String>,
+    /// The field with the port that the client used.
+    pub port: Option<String>,
     /// True if trusted proxies at the end of the list are skipped; otherwise the last address
     /// counts.
     pub recursive: bool,
@@ -78,11 +101,14 @@ impl Forwarded {
         let forwarded = Forwarded {
             client_ip: object.read("client_ip", read_field)?,
             protocol: object.read("protocol", read_field)?,
+            host: object.read("host", read_field)?,
+            port: object.read("port", read_field)?,
             source: AddressPatterns::read(&object.required("source")?)?,
             recursive: object.switch("recursive")?,
         };
-        if forwarded.client_ip.is_none() && forwarded.protocol.is_none() {
-            return Err(object.missing(&["client_ip", "protocol"]));
+        let Forwarded { client_ip, protocol, host, port, .. } = &forwarded;
+        if [client_ip, protocol, host, port].into_iter().all(Option::is_none) {
+            return Err(object.missing(&["client_ip", "protocol", "host", "port"]));
         }
         object.end()?;
         Ok(forwarded)
@@ -94,6 +120,8 @@ impl Forwarded {
         let forwarded = Forwarded {
             client_ip: Some(read_field(&object.required("header")?)?),
             protocol: None,
+            host: None,
+            port: None,
             source: AddressPatterns::read(&object.required("source")?)?,
             recursive: object.switch("recursive")?,
         };

@@ -151,7 +151,7 @@ impl<'a> VariableSource<'a> {
                 let local = connection.local.map(|local| local.ip());
                 put(out, format_args!("{}", ShownAddress(local)))
             }
-            Variable::ServerPort => number(out, connection.local?.port().into()),
+            Variable::ServerPort => number(out, connection.server_port()?.into()),
             Variable::ServerProtocol => text(out, self.request?.version.as_str().as_bytes()),
             Variable::Ssl(variable) => {
                 handshake_variable(*variable, connection.handshake.as_ref()?, out)

@@ -332,8 +332,8 @@ fn write_addresses(writer: &mut SpanWriter<'_>, request: &Request, record: &Requ
     if !request.host.is_empty() {
         writer.text(Attribute::ServerAddress, &String::from_utf8_lossy(&request.host));
     }
-    if let Some(local) = request.connection.local {
-        writer.number(Attribute::ServerPort, local.port().into());
+    if let Some(port) = request.connection.server_port() {
+        writer.number(Attribute::ServerPort, port.into());
     }
     let client = request.connection.peer.filter(|_| !request.handling.is_client_unknown());
     if let Some(client) = client {

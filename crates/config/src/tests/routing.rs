@@ -310,7 +310,7 @@ fn trusted_proxies_have_a_source_and_a_field() {
     for (value, message) in [
         (
             json!({"forwarded": {"source": "127.0.0.1"}}),
-            "one of \"client_ip\" or \"protocol\" is missing",
+            "one of \"client_ip\", \"protocol\", \"host\" or \"port\" is missing",
         ),
         (json!({"forwarded": {"client_ip": "X"}}), "\"source\" is missing"),
         (json!({"client_ip": {"source": "127.0.0.1"}}), "\"header\" is missing"),

@@ -160,6 +160,8 @@ pub struct ConnectionInfo {
     pub peer: Option<SocketAddr>,
     /// Address that the client connected to; `None` on a unix socket.
     pub local: Option<SocketAddr>,
+    /// Port that the client connected to, if a trusted proxy reports it.
+    pub port: Option<u16>,
     /// The client uses TLS, with the server or, as a trusted proxy reports, with the proxy.
     pub tls: bool,
     /// Address of the trusted proxy that reported the client.
@@ -183,6 +185,12 @@ impl Clone for RequestCount {
 }
 
 impl ConnectionInfo {
+    /// Returns the port that the client connected to; `None` on a unix socket, unless a trusted proxy
+    /// reports it.
+    pub fn server_port(&self) -> Option<u16> {
+        self.port.or_else(|| self.local.map(|local| local.port()))
+    }
+
     /// Returns a number for a new connection.
     pub fn next_number() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -36,7 +36,11 @@ pub(super) fn record(
     };
     // As with `UseCanonicalPhysicalPort Off`: the port of the listener is not known to clients if
     // it is behind a proxy.
-    let port = named_port(request).unwrap_or(if connection.tls { 443 } else { 80 });
+    let port = connection.port.or_else(|| named_port(request)).unwrap_or(if connection.tls {
+        443
+    } else {
+        80
+    });
     let mut headers_in = Table::default();
     for (name, value) in request.fields.iter() {
         // Apache joins fields of one name when it reads them.

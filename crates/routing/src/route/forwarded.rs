@@ -1,17 +1,21 @@
-//! `forwarded` and `client_ip` of a listener: client address and scheme from fields of trusted
-//! proxies.
+//! `forwarded` and `client_ip` of a listener: client address, scheme, host and port from fields of
+//! trusted proxies.
 //!
 //! The fields count only on a connection from a listed address. A list of addresses is read from
 //! its right end up to the first address that is not a listed proxy: the client may have made up
-//! everything left of it.
+//! everything left of it. Of other lists, the last value counts for the same reason.
+//!
+//! A field with the name `Forwarded` is that of RFC 7239: its parameters have the values.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use howdah_config::Forwarded;
+use howdah_http::authority;
 use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
 
-/// Sets the client address and scheme of a request whose connection comes from a trusted proxy.
+/// Sets the client address, the scheme, the host and the port of a request whose connection comes
+/// from a trusted proxy.
 pub fn apply(proxies: &[Forwarded], request: &mut Request) {
     for proxy in proxies {
         if !proxy.source.matches(request.connection.peer) {
@@ -22,11 +26,24 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
             request.handling.set_client_unknown();
         }
         let tls = proxy.protocol.as_ref().and_then(|field| scheme(field, request));
-        if peer.is_some() || tls.is_some() {
+        let host = proxy.host.as_ref().and_then(|field| host(field, request));
+        // Another host must not be reached with the client certificate of this one.
+        let host = host.filter(|(host, _)| is_admitted(host, request));
+        let port = proxy.port.as_ref().and_then(|field| port(field, request));
+        let tls_or_own = tls.unwrap_or(request.connection.tls);
+        let port = port.or_else(|| {
+            let (_, named) = host.as_ref()?;
+            Some(named.unwrap_or(if tls_or_own { 443 } else { 80 }))
+        });
+        if let Some((host, _)) = host {
+            request.host = host.into();
+        }
+        if peer.is_some() || tls.is_some() || port.is_some() {
             let connection = &request.connection;
             request.connection = Arc::new(ConnectionInfo {
                 peer: peer.or(connection.peer),
-                tls: tls.unwrap_or(connection.tls),
+                tls: tls_or_own,
+                port: port.or(connection.port),
                 trusted_proxy: connection
                     .trusted_proxy
                     .or(Some(ShownAddress(connection.peer.map(|peer| peer.ip())))),
@@ -36,16 +53,99 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
     }
 }
 
+/// Returns true if a request for this host may come on its connection.
+fn is_admitted(host: &[u8], request: &Request) -> bool {
+    let Some(handshake) = &request.connection.handshake else { return true };
+    std::str::from_utf8(host).is_ok_and(|host| handshake.admits(host))
+}
+
+/// Returns the values of a field, the first one first. `parameter` is that of RFC 7239, of which an
+/// element without it has an empty value.
+fn values(field: &str, parameter: &[u8], request: &Request) -> Vec<Vec<u8>> {
+    let is_standard = field.eq_ignore_ascii_case("forwarded");
+    let mut values = Vec::new();
+    for list in request.fields.get_all(field) {
+        if is_standard {
+            split(list, b',').for_each(|element| values.push(value_of(element, parameter)));
+        } else {
+            values.extend(list.split(|byte| *byte == b',').map(|one| one.trim_ascii().to_vec()));
+        }
+    }
+    values
+}
+
+/// Returns the value of a parameter of an element of `Forwarded`; empty if it has none.
+fn value_of(element: &[u8], parameter: &[u8]) -> Vec<u8> {
+    let mut pairs = split(element, b';').filter_map(|pair| {
+        let equals = memchr::memchr(b'=', pair)?;
+        Some((pair.get(..equals)?.trim_ascii(), pair.get(equals + 1..)?.trim_ascii()))
+    });
+    let found = pairs.rfind(|(name, _)| name.eq_ignore_ascii_case(parameter));
+    let value = found.map(|(_, value)| value).unwrap_or_default();
+    let Some(quoted) = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) else {
+        return value.to_vec();
+    };
+    let (mut text, mut bytes) = (Vec::new(), quoted.iter());
+    while let Some(byte) = bytes.next() {
+        text.extend(if *byte == b'\\' { bytes.next() } else { Some(byte) });
+    }
+    text
+}
+
+/// Splits a text at the separators that are in no quoted string.
+fn split(text: &[u8], separator: u8) -> impl DoubleEndedIterator<Item = &[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            byte if *byte == separator && !is_quoted => {
+                parts.push(text.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    parts.into_iter()
+}
+
+/// Returns the host, in lower case, and the port in the last value of a field.
+fn host(field: &str, request: &Request) -> Option<(Vec<u8>, Option<u16>)> {
+    let last = values(field, b"host", request).pop()?;
+    let range = authority::host(&last, true).filter(|range| !range.is_empty())?;
+    let name = last.get(range)?.to_ascii_lowercase();
+    let end = memchr::memrchr(b']', &last).unwrap_or(0);
+    let rest = last.get(end..).unwrap_or_default();
+    let colon = memchr::memchr(b':', rest);
+    let named = colon.and_then(|colon| number(rest.get(colon + 1..)?));
+    Some((name, named))
+}
+
+/// Returns the port in the last value of a field. `Forwarded` has one only beside the host.
+fn port(field: &str, request: &Request) -> Option<u16> {
+    if field.eq_ignore_ascii_case("forwarded") {
+        return host(field, request)?.1;
+    }
+    number(&values(field, b"", request).pop()?)
+}
+
+fn number(text: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.parse().ok().filter(|port| *port > 0 && text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Returns the client's address: the last of the list or, with `recursive`, the last that is not a
 /// trusted proxy. An invalid address ends the search.
 fn client(proxy: &Forwarded, field: &str, request: &Request) -> Option<SocketAddr> {
     let mut client = None;
-    let lists =
-        request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(field.as_bytes()));
-    let lists: Vec<_> = lists.map(|(_, list)| list).collect();
-    for list in lists.into_iter().rev() {
-        let addresses = list.rsplit(|byte| matches!(byte, b',' | b' ' | b'\t'));
-        for text in addresses.filter(|text| !text.is_empty()) {
+    let is_standard = field.eq_ignore_ascii_case("forwarded");
+    for list in values(field, b"for", request).into_iter().rev() {
+        let addresses = list.rsplit(|byte| matches!(byte, b' ' | b'\t'));
+        for text in addresses.filter(|text| is_standard || !text.is_empty()) {
             let Some(address) = parse(text) else { return client };
             client = Some(address);
             if !proxy.recursive || !proxy.source.matches(client) {
@@ -71,10 +171,14 @@ fn parse(text: &[u8]) -> Option<SocketAddr> {
     (!address.ip().to_canonical().is_unspecified()).then_some(address)
 }
 
-/// Returns true if the client used TLS, by the first field that is not empty.
+/// Returns true if the client used TLS, by the first field that is not empty. Of `Forwarded`, the
+/// last element counts.
 fn scheme(field: &str, request: &Request) -> Option<bool> {
-    let mut values = request.fields.get_all(field).filter(|value| !value.is_empty());
-    let value = values.next()?;
+    let value = if field.eq_ignore_ascii_case("forwarded") {
+        values(field, b"proto", request).pop()?
+    } else {
+        request.fields.get_all(field).find(|value| !value.is_empty())?.to_vec()
+    };
     if value.eq_ignore_ascii_case(b"https") || value.eq_ignore_ascii_case(b"on") {
         return Some(true);
     }
@@ -97,6 +201,8 @@ mod tests {
             source: patterns,
             client_ip: Some("X-Forwarded-For".to_owned()),
             protocol: Some("x-forwarded-proto".to_owned()),
+            host: Some("X-Forwarded-Host".to_owned()),
+            port: Some("X-Forwarded-Port".to_owned()),
             recursive,
         }
     }
@@ -176,5 +282,74 @@ mod tests {
         }
         let fields = [("X-Forwarded-Proto", ""), ("X-Forwarded-Proto", "https")];
         assert_eq!(scheme(&fields), "https");
+    }
+
+    /// Returns host and port; the fixture's connection goes to port 80.
+    fn server(proxy: &Forwarded, fields: &[(&str, &str)]) -> (String, Option<u16>) {
+        let mut request = request("/", fields);
+        apply(std::slice::from_ref(proxy), &mut request);
+        (String::from_utf8_lossy(&request.host).into_owned(), request.connection.port)
+    }
+
+    #[test]
+    fn host_and_port_are_those_of_a_trusted_proxy() {
+        let (trusted, other) = (proxy(&["127.0.0.1"], false), proxy(&["10.0.0.1"], false));
+        let fields = [("X-Forwarded-Host", "Shop.Example:8443"), ("X-Forwarded-Port", "444")];
+        let own = server(&other, &fields);
+        assert_eq!(own, server(&trusted, &[]));
+        assert_eq!(server(&trusted, &fields), ("shop.example".to_owned(), Some(444)));
+        for (value, host, port) in [
+            ("shop.example:8443", "shop.example", 8443),
+            ("shop.example", "shop.example", 80),
+            ("made-up.example, shop.example", "shop.example", 80),
+            ("[2001:DB8::1]:81", "[2001:db8::1]", 81),
+            ("[2001:db8::1]", "[2001:db8::1]", 80),
+        ] {
+            let found = server(&trusted, &[("X-Forwarded-Host", value)]);
+            assert_eq!(found, (host.to_owned(), Some(port)), "{value}");
+        }
+        let tls = [("X-Forwarded-Host", "a"), ("X-Forwarded-Proto", "https")];
+        assert_eq!(server(&trusted, &tls), ("a".to_owned(), Some(443)));
+        for wrong in ["", "a b", "a/b", "user@a", "a..b", "a:x", "a%00", "a, "] {
+            assert_eq!(server(&trusted, &[("X-Forwarded-Host", wrong)]), own, "{wrong}");
+        }
+        for wrong in ["", "0", "65536", "+80", "x", "80, "] {
+            assert_eq!(server(&trusted, &[("X-Forwarded-Port", wrong)]), own, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_standard_field_has_all_in_its_last_element() {
+        let field = || Some("Forwarded".to_owned());
+        let proxy = |recursive| Forwarded {
+            client_ip: field(),
+            protocol: field(),
+            host: field(),
+            port: field(),
+            ..proxy(&["127.0.0.1", "10.0.0.0/8"], recursive)
+        };
+        let of = |recursive, value: &str| {
+            let mut request = request("/", &[("Forwarded", value)]);
+            apply(&[proxy(recursive)], &mut request);
+            let peer = ShownAddress(request.connection.peer.map(|peer| peer.ip())).to_string();
+            let host = String::from_utf8_lossy(&request.host).into_owned();
+            (peer, request.connection.scheme(), host, request.connection.port)
+        };
+        let own = of(false, "x");
+        let found = of(
+            false,
+            "for=6.6.6.6;host=evil, For=\"[2001:db8::1]:4711\" ; PROTO=https;host=\"A.example:444\"",
+        );
+        let expected = ("2001:db8::1".to_owned(), "https", "a.example".to_owned(), Some(444));
+        assert_eq!(found, expected);
+        assert_eq!(of(true, "for=6.6.6.6, for=1.1.1.1, for=10.0.0.9").0, "1.1.1.1");
+        // What is not known ends the search: all before it may be made up.
+        for unknown in
+            ["for=6.6.6.6, for=unknown", "for=6.6.6.6, for=_hidden", "for=6.6.6.6, by=1.1.1.1"]
+        {
+            assert_eq!(of(true, unknown).0, own.0, "{unknown}");
+        }
+        assert_eq!(of(false, "for=\"a, for=6.6.6.6").0, own.0, "in a string without an end");
+        assert_eq!(of(false, "host=\"a\\b\"").2, "ab");
     }
 }

@@ -4,6 +4,8 @@
 //! Fields of these names in the request are extended only if it came through a proxy that the
 //! listener trusts; otherwise they are replaced.
 
+use std::borrow::Cow;
+
 use howdah_config::ForwardedFields;
 use howdah_http::message::{Request, ShownAddress};
 
@@ -14,6 +16,7 @@ pub fn fields(wanted: ForwardedFields, request: &Request) -> Vec<(String, Vec<u8
         connection.trusted_proxy.unwrap_or(ShownAddress(connection.peer.map(|peer| peer.ip())));
     let is_trusted = connection.trusted_proxy.is_some();
     let client = ShownAddress(connection.peer.map(|peer| peer.ip()));
+    let host = host(request);
     let mut fields = Vec::new();
     let mut set = |name: &str, value: Vec<u8>| fields.push((name.to_owned(), value));
     let list = |name: &str, last: String| {
@@ -30,19 +33,33 @@ pub fn fields(wanted: ForwardedFields, request: &Request) -> Vec<(String, Vec<u8
     if wanted.x {
         set("X-Forwarded-For", list("x-forwarded-for", peer.to_string()));
         set("X-Forwarded-Proto", connection.scheme().into());
-        if let Some(host) = request.fields.get("host") {
+        if let Some(host) = &host {
             set("X-Forwarded-Host", host.to_vec());
         }
         set("X-Real-IP", client.to_string().into_bytes());
     }
     if wanted.standard {
-        let host = request.fields.get("host").map(|host| String::from_utf8_lossy(host));
+        let host = host.as_deref().map(String::from_utf8_lossy);
         let host = host.filter(|host| !host.contains(['"', '\\']));
         let host = host.map_or(String::new(), |host| format!(";host=\"{host}\""));
         let scheme = connection.scheme();
         set("Forwarded", list("forwarded", format!("for={};proto={scheme}{host}", node(peer))));
     }
     fields
+}
+
+/// Returns the host that the client asked for, with its port: the field `Host`, unless a trusted
+/// proxy reports another one.
+fn host(request: &Request) -> Option<Cow<'_, [u8]>> {
+    let connection = &request.connection;
+    let Some(port) = connection.port.filter(|_| !request.host.is_empty()) else {
+        return request.fields.get("host").map(Cow::Borrowed);
+    };
+    let mut host = request.host.to_vec();
+    if port != if connection.tls { 443 } else { 80 } {
+        host.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    Some(Cow::Owned(host))
 }
 
 /// Returns a node of RFC 7239, section 6: IPv6 in brackets and quotes, `unknown` without an
@@ -64,6 +81,22 @@ mod tests {
     use super::*;
     use howdah_http::fixture::request;
     use howdah_http::message::ConnectionInfo;
+
+    #[test]
+    fn a_host_that_a_trusted_proxy_reports_is_passed_on_with_its_port() {
+        for (port, tls, expected) in [
+            (None, false, "own:81"),
+            (Some(80), false, "shop.example"),
+            (Some(443), true, "shop.example"),
+            (Some(443), false, "shop.example:443"),
+        ] {
+            let mut request = request("/", &[("Host", "own:81")]);
+            request.host = "shop.example".into();
+            request.connection =
+                Arc::new(ConnectionInfo { port, tls, ..ConnectionInfo::default() });
+            assert_eq!(host(&request).as_deref(), Some(expected.as_bytes()), "{port:?}");
+        }
+    }
 
     fn told(fields: &[(&str, &str)], connection: ConnectionInfo) -> Vec<(String, String)> {
         let mut request = request("/", fields);
