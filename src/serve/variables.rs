@@ -16,9 +16,6 @@ const FILE_SUFFIX: &str = "_FILE";
 /// Maximum length of the file of `--env @FILE`, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Maximum length of a file with the value of a variable, in bytes.
-const MAX_VALUE: u64 = 64 << 10;
-
 /// What the options `--env` say.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Variables {
@@ -126,7 +123,7 @@ impl Variables {
             if !is_meant || is_known || is_other || !file.starts_with('/') {
                 return None;
             }
-            regular_file::read_owned(Path::new(file), MAX_VALUE).ok()?;
+            environment::read_value(Path::new(file)).ok()?;
             Some((name.to_owned(), file.as_str()))
         });
         found.collect()

@@ -130,6 +130,7 @@ fn a_change_with_a_mistake_is_refused_as_a_whole() {
     taken["hosts"] = json!(["two.example", "one.example"]);
     let mut secret = values(&server, "two", "");
     secret["environment"]["WORD"] = json!({"file": "/etc/shadow"});
+    secret["php"] = json!({"shared": true});
     for (value, detail) in [
         (&missing, "/sites/two/root: "),
         (&unknown, "/sites/two: unknown key \"rot\"; did you mean \"root\"?"),

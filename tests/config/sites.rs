@@ -187,10 +187,13 @@ fn a_site_that_needs_a_missing_file_is_served_once_it_is_there() {
     fs::create_dir_all(directory("c")).unwrap();
     site("c", json!({"public": "web"}));
     add(&server.site, "d");
+    // The processes of one read the file, and requests of the other one have its content.
     site("d", json!({"environment": {"A": {"file": secret}}}));
+    add(&server.site, "e");
+    site("e", json!({"environment": {"A": {"file": secret}}, "php": {"shared": true}}));
     problems(&server);
     let status = server.control("GET", "/status", "").succeeded();
-    for (name, key) in [("b", "/root: "), ("c", "/public: "), ("d", "/environment/A: ")] {
+    for (name, key) in [("b", "/root: "), ("c", "/public: "), ("e", "/environment/A: ")] {
         let is_it = |part: &&Value| part["kind"] == "site" && part["name"] == name;
         let part = status["out"].as_array().unwrap().iter().find(is_it).unwrap();
         assert_eq!(part["file"], json!(file(&server.site, name)));
@@ -202,6 +205,7 @@ fn a_site_that_needs_a_missing_file_is_served_once_it_is_there() {
         "site \"b\" ({}) cannot be used: line ",
         file(&server.site, "b").display()
     ));
+    assert_eq!(get(&server, "d.example").status, 503);
     let a = process(&server, "a");
     let script = |name: &str| format!("<?php echo '{name} 1 ', $_SERVER['REQUEST_URI'];");
     fs::create_dir_all(directory("c").join("web")).unwrap();
@@ -210,7 +214,7 @@ fn a_site_that_needs_a_missing_file_is_served_once_it_is_there() {
     fs::create_dir(directory("new")).unwrap();
     fs::write(directory("new").join("index.php"), script("b")).unwrap();
     fs::rename(directory("new"), directory("b")).unwrap();
-    for name in ["b", "c", "d"] {
+    for name in ["b", "c", "d", "e"] {
         let is_served =
             || Some(()).filter(|()| get(&server, &format!("{name}.example")).status == 200);
         eventually("the site is served", is_served);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use harness::{Site, eventually, processes, programs};
+use harness::{Site, eventually, free_address, processes, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -183,6 +183,45 @@ fn variables_of_the_server_and_of_files_reach_scripts_and_no_output_of_the_serve
     eventually("the application has started again", || {
         (seen("FROM_FILE") == "FROM_FILE=\"changed\";").then_some(())
     });
+}
+
+#[test]
+fn variables_of_a_site_that_are_in_files_are_in_no_output_and_no_stored_file() {
+    let site = Site::script("a.php", SEES).argument("--control");
+    let control = format!("unix:{}", site.control_socket().display());
+    let (secret, listen) = (site.data().join("secret"), free_address().to_string());
+    fs::write(&secret, "s3cret-of-a-file\n").unwrap();
+    let environment = json!({"FROM_FILE": {"file": secret}});
+    let changes = json!({
+        "routes": {},
+        "listeners": {&listen: {"pass": "routes/sites"}},
+        "defaults": {"listen": listen},
+        "sites": {"own": {"hosts": "own", "root": site.root(), "environment": environment}},
+    });
+    let state = site.state();
+    let site = site.argument(&control).argument("--state").argument(state.to_str().unwrap());
+    let server = site.with(changes).serve_at(&listen);
+    let request = "GET /a.php?names=FROM_FILE HTTP/1.1\r\nHost: own\r\nConnection: close\r\n\r\n";
+    let text = server.connect().send(request).response().text();
+    assert!(text.starts_with("FROM_FILE=\"s3cret-of-a-file\""), "{text}");
+    shows_no_secret("the log", &server.wait_for_log("the script has run"));
+    for target in ["/status", "/config", "/", "/control/compiled"] {
+        let answer = server.control("GET", target, "");
+        shows_no_secret(target, &answer.body.to_string());
+    }
+    let file = server.site.log_path().with_file_name("config.json").display().to_string();
+    for arguments in [
+        &["check", &file][..],
+        &["serve", "--print-config", "--config", &file],
+        &["site", "show", "own", "--config", &file],
+    ] {
+        let output = howdah(arguments, &[]);
+        shows_no_secret(arguments[0], &format!("{output:?}"));
+        assert!(output.status.success(), "{output:?}");
+    }
+    let stored =
+        eventually("the document is kept", || fs::read_to_string(state.join("served.json")).ok());
+    shows_no_secret("the state", &stored);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! each command is a module or a function. The running server is only asked to reload: what a site
 //! becomes is decided by the functions with which the server itself reads its document.
 
+mod account;
 mod add;
 mod answer;
 mod change;
@@ -30,6 +31,7 @@ use crate::usage;
 
 use self::document::Document;
 
+pub(super) use self::account::Account;
 pub(super) use self::php::run as php;
 
 /// What the commands about sites need of the program.

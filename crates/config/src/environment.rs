@@ -8,7 +8,7 @@ use crate::node::Node;
 
 /// The source of a variable's value, in place of the value itself.
 pub(crate) static VARIABLE_SOURCE: Shape =
-    Shape { name: "variable_source", parts: &[&[FILE], OF_SERVER] };
+    Shape { name: "variable_source", parts: &[&[FILE, ENV, DEFAULT]] };
 
 const FILE: Key = Key::new("file", Kind::Text, "File with the value")
     .details(
@@ -18,27 +18,23 @@ const FILE: Key = Key::new("file", Kind::Text, "File with the value")
     )
     .kind();
 
-/// The keys of a value that is in the server's environment.
-pub(crate) const OF_SERVER: &[Key] = &[
-    Key::new(
-        "env",
-        Kind::Either(&[Kind::Text, Kind::Switch]),
-        "Name of a variable in the environment of the server, as it was when the server started; \
-         `true` for the same name",
-    )
-    .details(
-        "Without the variable the application does not run, unless there is a `default`. The name \
-         `APP_*` beside `true` stands for all variables that begin with `APP_`, and `*` for all; \
-         variables that are named themselves take precedence, and `HOWDAH_*` and those of the \
-         service manager are not among them",
-    )
-    .kind(),
-    Key::new("default", Kind::Text, "Value if the server has no such variable")
-        .beside("env")
-        .details(
-            "PHP-FPM's `env[NAME] = $VARIABLE` is `{ \"env\": \"VARIABLE\", \"default\": \"\" }`",
-        ),
-];
+const ENV: Key = Key::new(
+    "env",
+    Kind::Either(&[Kind::Text, Kind::Switch]),
+    "Name of a variable in the environment of the server, as it was when the server started; \
+     `true` for the same name",
+)
+.details(
+    "Without the variable the application does not run, unless there is a `default`. The name \
+     `APP_*` beside `true` stands for all variables that begin with `APP_`, and `*` for all; \
+     variables that are named themselves take precedence, and `HOWDAH_*` and those of the \
+     service manager are not among them",
+)
+.kind();
+
+const DEFAULT: Key = Key::new("default", Kind::Text, "Value if the server has no such variable")
+    .beside("env")
+    .details("PHP-FPM's `env[NAME] = $VARIABLE` is `{ \"env\": \"VARIABLE\", \"default\": \"\" }`");
 
 /// The value of an environment variable of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,19 +56,11 @@ pub enum EnvironmentSource {
 
 /// Reads `environment` of an application, in order.
 pub(crate) fn read(node: &Node<'_>) -> Result<Vec<(String, EnvironmentSource)>, Error> {
-    read_with(node, &VARIABLE_SOURCE)
-}
-
-/// Reads `environment` with values of this shape.
-pub(crate) fn read_with(
-    node: &Node<'_>,
-    shape: &'static Shape,
-) -> Result<Vec<(String, EnvironmentSource)>, Error> {
     let mut environment = Vec::new();
     for (name, variable) in node.members()? {
         check_name(name, &variable)?;
         let source = if variable.value.is_object() {
-            read_source(name, &variable, shape)?
+            read_source(name, &variable)?
         } else {
             EnvironmentSource::Text(read_text(&variable)?)
         };
@@ -91,12 +79,8 @@ pub(crate) fn read_texts(node: &Node<'_>) -> Result<Vec<(String, String)>, Error
     Ok(environment)
 }
 
-fn read_source(
-    variable: &str,
-    node: &Node<'_>,
-    shape: &'static Shape,
-) -> Result<EnvironmentSource, Error> {
-    let object = node.object(shape)?;
+fn read_source(variable: &str, node: &Node<'_>) -> Result<EnvironmentSource, Error> {
+    let object = node.object(&VARIABLE_SOURCE)?;
     let source = match (object.optional("file"), object.optional("env")) {
         (Some(file), None) => EnvironmentSource::File(file.file()?),
         (None, Some(name)) => {

@@ -24,7 +24,7 @@ use crate::php::{PhpVersion, read_extensions};
 use crate::tls::{Authority, read_host};
 use crate::units;
 
-use self::keys::{HTTPS, LOGS_OF_SITE, PHP, SHARED, SITE_LIMITS, VALUE_FILE};
+use self::keys::{HTTPS, LOGS_OF_SITE, PHP, SHARED, SITE_LIMITS};
 pub(crate) use self::keys::{SITE, SITE_DEFAULTS};
 
 /// A valid site, with the defaults of the document.
@@ -202,7 +202,7 @@ impl Site {
             limits: object.read("limits", read_limits)?.unwrap_or_default(),
             cache: object.read("cache", |node| Ok(cache(node.value)))?,
             htaccess: object.switch("htaccess")?,
-            environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            environment: object.read("environment", environment::read)?.unwrap_or_default(),
             access_log: logs.access,
             error_log: logs.error,
             headers: raw("headers"),
@@ -250,7 +250,7 @@ impl Site {
             read_https(&object, &Value::Null)?;
             object.read("php", read_php)?;
             object.read("limits", read_limits)?;
-            object.read("environment", read_environment)?;
+            object.read("environment", environment::read)?;
             object.read("logs", read_logs)?;
             object.boolean("htaccess")?;
             object.end()
@@ -392,10 +392,6 @@ fn read_size(node: &Node<'_>) -> Result<u64, Error> {
             .ok_or_else(|| node.invalid("must be a number of bytes, such as \"512M\"")),
         _ => node.size(1),
     }
-}
-
-fn read_environment(node: &Node<'_>) -> Result<Vec<(String, EnvironmentSource)>, Error> {
-    environment::read_with(node, &VALUE_FILE)
 }
 
 /// `logs` of a site.

@@ -1,38 +1,22 @@
 //! The environment variables of an application.
 
-use std::io;
 use std::path::Path;
 
 use howdah_sys::credentials::Credentials;
-use howdah_sys::environment::DEFAULT_PATH;
-use howdah_sys::regular_file;
+use howdah_sys::environment::{self, DEFAULT_PATH};
 use howdah_wire::messages::{ApplicationSpec, Problem};
 
-/// Maximum length of a file with the value of a variable, in bytes. The kernel passes none of
-/// 128 KiB to a program.
-const MAX_VALUE_BYTES: u64 = 64 << 10;
-
 /// Reads the variables whose values are in files. Called while the process has the rights of the
-/// server; by the rules for links of [`open_owned`](regular_file::open_owned), an application's user
+/// server; by the rules for links of [`environment::read_value`], an application's user
 /// who can change a directory on the way cannot lead it to a file of another user.
 pub fn read_environment_files(spec: &ApplicationSpec) -> Result<Vec<(String, String)>, Problem> {
-    let read = |(name, file): &(String, String)| match read_value(Path::new(file)) {
+    let read = |(name, file): &(String, String)| match environment::read_value(Path::new(file)) {
         Ok(value) => Ok((name.clone(), value)),
         Err(error) => {
             Err(Problem::at(format!("environment/{name}"), format_args!("{file}: {error}")))
         }
     };
     spec.environment_files.iter().map(read).collect()
-}
-
-/// Reads a value. Errors never contain a part of it.
-fn read_value(file: &Path) -> io::Result<String> {
-    let bytes = regular_file::read_owned(file, MAX_VALUE_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
-    if text.contains('\0') {
-        return Err(io::Error::other("it contains a null character"));
-    }
-    Ok(text.trim_end_matches('\n').to_owned())
 }
 
 /// Returns the configured variables and those of `files`, with `USER` and `HOME` of the user as
@@ -59,6 +43,8 @@ pub fn environment(
 mod tests {
     use std::fs;
     use std::os::unix::fs::{lchown, symlink};
+
+    use howdah_sys::environment::MAX_VALUE_BYTES;
 
     use super::*;
 

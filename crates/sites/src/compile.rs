@@ -348,7 +348,11 @@ fn application_of(
     for (variable, value) in &site.environment {
         let value = match value {
             EnvironmentSource::Text(text) => json!(text),
-            EnvironmentSource::File(file) => json!(read_value(variable, file, machine)?),
+            // A request has the value, and not the processes that several sites share.
+            EnvironmentSource::File(file) if site.php.is_shared => {
+                json!(read_value(variable, file, machine)?)
+            }
+            EnvironmentSource::File(file) => json!({ "file": file }),
             EnvironmentSource::Beginning(_) => json!({ "env": true }),
             EnvironmentSource::Server { name, default: None } => json!({ "env": name }),
             EnvironmentSource::Server { name, default } => {

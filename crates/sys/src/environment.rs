@@ -2,7 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
+
+use crate::regular_file;
+
+/// Maximum length of a file with the value of a variable, in bytes. The kernel passes none of
+/// 128 KiB to a program.
+pub const MAX_VALUE_BYTES: u64 = 64 << 10;
 
 /// `PATH` of an application that has none in its environment: the directories of programs, as
 /// systemd and images for containers name them.
@@ -54,6 +61,21 @@ const PRIVATE_VARIABLES: [&str; 12] = [
 /// Returns true for a variable that an application gets only if it is named.
 pub fn is_private(name: &str) -> bool {
     PRIVATE_VARIABLES.iter().any(|first| name.starts_with(first))
+}
+
+/// Reads the value of a variable from a file, by the rules for links of
+/// [`read_owned`](regular_file::read_owned). Line feeds at its end do not belong to it.
+///
+/// # Errors
+///
+/// The file cannot be read, or is no value. The error never has a part of it.
+pub fn read_value(file: &Path) -> io::Result<String> {
+    let bytes = regular_file::read_owned(file, MAX_VALUE_BYTES)?;
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
+    if text.contains('\0') {
+        return Err(io::Error::other("it contains a null character"));
+    }
+    Ok(text.trim_end_matches('\n').to_owned())
 }
 
 /// Variables of applications that are not those of this process.

@@ -1,22 +1,19 @@
 //! `howdah php --site SITE`: the command-line PHP of the distribution with what a site has.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use howdah_config::include::application_of_site;
 use howdah_jobs::php_command;
-use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::credentials;
 use serde_json::{Map, Value};
 
 use super::Machine;
+use super::account::{Account, members};
 use super::check::Hosts;
 use super::document::Document;
 use super::show;
 use crate::args::sites::PhpArgs;
 use crate::failure::Failure;
-
-/// Variables of the caller that a script keeps.
-const KEPT: [&str; 5] = ["TERM", "LANG", "LC_ALL", "COLUMNS", "LINES"];
 
 /// Replaces this process by PHP.
 pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> {
@@ -33,29 +30,12 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
     // A site that is disabled, or has no PHP yet.
     let application = application.unwrap_or(&none);
     let text = |key: &str| application.get(key).or(site.get(key)).and_then(Value::as_str);
-    let user = match text("user") {
-        Some(name) => Some(
-            Credentials::look_up(name, text("group"))
-                .map_err(|error| Failure::Failed(format!("user of {}: {error}", args.site)))?,
-        ),
-        None => machine.server_user(),
-    };
+    let account = Account::of(&[application, &site], machine)
+        .map_err(|problem| Failure::Failed(format!("{}: {problem}", args.site)))?;
     let version = text("type").and_then(|kind| kind.strip_prefix("php")).unwrap_or_default();
     let program = php_command::find(version.trim(), &|path| path.is_file());
     let program = program.map_err(Failure::Failed)?;
-    let mut command = Command::new(&program);
-    command.env_clear();
-    let kept = KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    kept.for_each(|(name, value)| {
-        command.env(name, value);
-    });
-    command.env("PATH", howdah_sys::environment::DEFAULT_PATH);
-    if let Some(user) = &user {
-        command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
-    }
-    for (name, value) in members(application.get("environment")) {
-        command.env(name, value);
-    }
+    let mut command = account.command(&program);
     // What a site that shares its application has for its own requests.
     let steps = parts.get("routes").and_then(|routes| routes.get(&args.site)?.as_array());
     let content = Value::String(format!("routes/{}%2Fcontent", args.site));
@@ -73,7 +53,7 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
         }
     }
     command.args(&args.arguments);
-    if let Some(user) = user.filter(|user| user.uid != Credentials::current().uid) {
+    if let Some(user) = account.user {
         if !credentials::is_root() {
             return Err(Failure::Failed(format!(
                 "only root can run PHP as the user \"{}\": sudo howdah php",
@@ -86,10 +66,4 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
     }
     let error = command.exec();
     Err(Failure::Failed(format!("{}: {error}", program.display())))
-}
-
-/// Returns the names and values of an object of strings.
-fn members(value: Option<&Value>) -> Vec<(String, String)> {
-    let members = value.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }

@@ -3,7 +3,7 @@
 use crate::access::BASIC_AUTH;
 use crate::access_log::LOGS;
 use crate::cache::CACHE;
-use crate::environment::OF_SERVER;
+use crate::environment::VARIABLE_SOURCE;
 use crate::jobs::JOB;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::BANDWIDTH;
@@ -112,10 +112,11 @@ pub(super) static SHARED: &[Key] = &[
         .details("See [`.htaccess`](../htaccess.md). Not with `worker`"),
     Key::new(
         "environment",
-        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&VALUE_FILE)])),
+        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&VARIABLE_SOURCE)])),
         "Environment variables of PHP",
     )
-    .default("{}"),
+    .default("{}")
+    .details("As [`environment`](applications.md) of an application"),
     Key::new("logs", Kind::Object(&LOGS_OF_SITE), "Logs of the site").default("{}"),
     Key::new(
         "headers",
@@ -216,17 +217,6 @@ pub(super) static SITE_LIMITS: Shape = Shape {
 
 /// A number of bytes, or a text such as `"512M"`.
 const SIZE: Kind = Kind::Either(&[Kind::Bytes(1), Kind::Matching("^[0-9]+[KkMmGg]?$")]);
-
-/// A value in a file, or in the server's environment.
-pub(super) static VALUE_FILE: Shape = Shape {
-    name: "value_file",
-    parts: &[
-        &[Key::new("file", Kind::Text, "File with the value")
-            .details("Read with the document; line feeds at its end do not belong to it")
-            .kind()],
-        OF_SERVER,
-    ],
-};
 
 /// `logs` of a site.
 pub(super) static LOGS_OF_SITE: Shape = Shape {

@@ -147,7 +147,7 @@ fn a_problem_names_the_path_that_must_change() {
     assert_eq!(because_of(json!({"root": "/none"})), Path::new("/none"));
     assert_eq!(because_of(json!({"public": "web"})), Path::new("web"));
     assert_eq!(because_of(json!({"worker": true})), Path::new(""));
-    let variable = json!({"environment": {"A": {"file": "/missing"}}});
+    let variable = json!({"environment": {"A": {"file": "/missing"}}, "php": {"shared": true}});
     assert_eq!(because_of(variable), Path::new("/missing"));
 }
 
@@ -172,7 +172,7 @@ fn keys_of_php_are_those_of_the_application() {
         ("processes", json!({"max": 7})),
         ("user", json!("root")),
         ("group", json!("root")),
-        ("environment", json!({"A": "b", "SECRET": "s3cret", "C": {"env": "D"}})),
+        ("environment", json!({"A": "b", "SECRET": {"file": "/secret"}, "C": {"env": "D"}})),
         ("smtp", json!({"limit": 50})),
         ("isolation", json!({"limits": {"memory": 134_217_728, "cpu": 0.5, "processes": 20}})),
     ] {
@@ -378,7 +378,7 @@ fn each_mistake_has_the_key_of_the_site() {
         (json!({"limits": {"memory": "x"}}), json!({}), "/sites/a/limits/memory: "),
         (json!({"limits": {"cpu": 0}}), json!({}), "/sites/a/limits/cpu: "),
         (
-            json!({"environment": {"A": {"file": "/none"}}}),
+            json!({"environment": {"A": {"file": "/none"}}, "php": {"shared": true}}),
             json!({}),
             "/sites/a/environment/A: /none: there is no such file",
         ),
@@ -406,7 +406,7 @@ fn each_mistake_has_the_key_of_the_site() {
         ),
         (
             json!({"environment": {"B": "b"}}),
-            json!({"environment": {"A": {"file": "/none"}}}),
+            json!({"environment": {"A": {"file": "/none"}}, "php": {"shared": true}}),
             "/defaults/environment/A: /none: there is no such file",
         ),
         (

@@ -68,7 +68,10 @@ fn a_mistake_of_the_defaults_of_many_sites_is_told_once() {
     for (defaults, expected) in [
         (json!({"headers": {"a b": "c"}}), "/defaults/headers"),
         (json!({"environment": {"B": 5}}), "/defaults/environment/B"),
-        (json!({"environment": {"B": {"file": "/none"}}}), "/defaults/environment/B: /none"),
+        (
+            json!({"environment": {"B": {"file": "/none"}}, "php": {"shared": true}}),
+            "/defaults/environment/B: /none",
+        ),
     ] {
         let text = json!({"sites": sites, "defaults": defaults}).to_string();
         let expanded = include::expand(text.as_bytes(), Path::new("/h.json"), &Files);

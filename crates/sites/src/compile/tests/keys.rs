@@ -206,11 +206,11 @@ fn rows() -> Vec<Row> {
         limits("/sites/a/limits/mail", json!(5)).makes("/applications/a/smtp/limit", json!(5)),
         limits("/sites/a/limits/bandwidth", json!(9000))
             .makes("/routes/a/0/action/limit/0/bandwidth", json!(9000)),
-        Row::of_site("value_file", "/sites/a/environment/A/file", json!("/secret"))
-            .makes("/applications/a/environment/A", json!("s3cret")),
-        Row::of_site("value_file", "/sites/a/environment/A/env", json!("B"))
+        Row::of_site("variable_source", "/sites/a/environment/A/file", json!("/secret"))
+            .makes("/applications/a/environment/A", json!({"file": "/secret"})),
+        Row::of_site("variable_source", "/sites/a/environment/A/env", json!("B"))
             .makes("/applications/a/environment/A", json!({"env": "B"})),
-        Row::of_site("value_file", "/sites/a/environment/A/default", json!("c"))
+        Row::of_site("variable_source", "/sites/a/environment/A/default", json!("c"))
             .beside(json!({"sites": {"a": {"environment": {"A": {"env": true}}}}}))
             .makes("/applications/a/environment/A", json!({"env": "A", "default": "c"})),
         Row::of_site("site_logs", "/sites/a/logs/access", json!("/log"))
@@ -224,7 +224,7 @@ fn rows() -> Vec<Row> {
 fn every_key_has_a_row() {
     let shapes = DOCUMENT.all().into_iter();
     let of_sites =
-        shapes.filter(|shape| shape.name == "value_file" || shape.name.starts_with("site"));
+        shapes.filter(|shape| shape.name == "variable_source" || shape.name.starts_with("site"));
     let keys = of_sites.flat_map(|shape| {
         let is_read = |key: &&howdah_config::Key| key.presence != Presence::Unavailable;
         shape.keys().filter(is_read).map(|key| (shape.name, key.name))
