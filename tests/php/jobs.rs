@@ -363,3 +363,42 @@ fn a_restart_replaces_the_jobs_of_an_application_that_no_request_has_loaded() {
     pids(&data, "one", 2);
     assert!(processes::is_alive(timer), "a run goes on to its end");
 }
+
+#[test]
+fn a_pause_survives_a_restart_of_the_server_and_an_upgrade() {
+    let (site, data) = page();
+    let jobs = json!({
+        "one": {"command": shell(&data, "one", "exec sleep 600")},
+        "two": {"command": shell(&data, "two", "exec sleep 600")},
+    });
+    let server = controlled(site, jobs);
+    let order = |server: &Server, job: &str, order: &str| {
+        let target = format!("/control/applications/site/jobs/{job}/{order}");
+        server.control("POST", &target, "").succeeded()
+    };
+    let state = |server: &Server, job: &str| {
+        let all = server.control("GET", "/jobs", "").succeeded();
+        all["site"][job]["state"].as_str().map(str::to_owned)
+    };
+    let running = [pids(&data, "one", 1)[0], pids(&data, "two", 1)[0]];
+    order(&server, "one", "pause");
+    order(&server, "two", "pause");
+    running.into_iter().for_each(wait_for_end);
+    order(&server, "two", "resume");
+    pids(&data, "two", 2);
+    let is_restored = |server: &Server, starts: usize| {
+        // It would have started with the other one.
+        pids(&data, "two", starts);
+        assert_eq!(state(server, "one").as_deref(), Some("paused"));
+        assert_eq!(pids(&data, "one", 1).len(), 1);
+    };
+    let address = server.address.to_string();
+    let (status, site) = server.end(Signal::QUIT);
+    assert!(status.success(), "{status}");
+    let server = site.serve_at(&address);
+    is_restored(&server, 3);
+    server.upgrade();
+    is_restored(&server, 4);
+    order(&server, "one", "resume");
+    pids(&data, "one", 2);
+}

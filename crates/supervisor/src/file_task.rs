@@ -22,6 +22,7 @@ use crate::grants::{Grants, SocketAccess};
 use crate::job_launch;
 use crate::memory::{memory_file, read_memory_file};
 use crate::options::Options;
+use crate::pauses_file::{self, PausedJobs};
 use crate::prototype::preflight;
 use crate::running_user::{Difference, RunningUser};
 use crate::sockets::Access;
@@ -114,6 +115,10 @@ pub(crate) enum Task {
     LoadUsage { directory: PathBuf, month: String },
     /// Stores what sites have used in a month.
     SaveUsage { directory: PathBuf, usage: Box<Usage> },
+    /// Reads which jobs are paused from this state directory, into memory.
+    LoadPauses { directory: PathBuf },
+    /// Stores which jobs are paused.
+    SavePauses { directory: PathBuf, paused: PausedJobs },
 }
 
 /// Tasks of a kind that follow each other, and fail at once while one of them hangs.
@@ -123,8 +128,8 @@ pub(crate) enum Group {
     State,
     /// Tasks that look at files with tables.
     Tables,
-    /// Tasks with files of counts, which no change needs to wait for.
-    Usage,
+    /// Tasks with files of counts and of pauses, which no change needs to wait for.
+    Records,
 }
 
 /// A document that is to be applied.
@@ -182,7 +187,9 @@ impl Task {
             | Task::LookUpAccess { .. }
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
-            | Task::SaveUsage { .. } => None,
+            | Task::SaveUsage { .. }
+            | Task::LoadPauses { .. }
+            | Task::SavePauses { .. } => None,
         }
     }
 
@@ -195,7 +202,10 @@ impl Task {
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. } => Some(Group::State),
             Task::LookAtTables { .. } => Some(Group::Tables),
-            Task::LoadUsage { .. } | Task::SaveUsage { .. } => Some(Group::Usage),
+            Task::LoadUsage { .. }
+            | Task::SaveUsage { .. }
+            | Task::LoadPauses { .. }
+            | Task::SavePauses { .. } => Some(Group::Records),
             _ => None,
         }
     }
@@ -209,7 +219,7 @@ impl Task {
     /// slow.
     pub(crate) fn timeout(&self) -> Duration {
         match self.group() {
-            Some(Group::State | Group::Usage) => STATE_TIMEOUT,
+            Some(Group::State | Group::Records) => STATE_TIMEOUT,
             Some(Group::Tables) => TABLES_TIMEOUT,
             None => TIMEOUT,
         }
@@ -239,7 +249,9 @@ impl Task {
             | Task::LookUpAccess { .. }
             | Task::LookAtTables { .. }
             | Task::LoadUsage { .. }
-            | Task::SaveUsage { .. } => return None,
+            | Task::SaveUsage { .. }
+            | Task::LoadPauses { .. }
+            | Task::SavePauses { .. } => return None,
         };
         let mut message = Vec::new();
         message.put_u8(kind);
@@ -361,6 +373,15 @@ impl Task {
             Task::SaveUsage { directory, usage } => {
                 file_progress(&directory.display().to_string());
                 usage_file::save(directory, usage).map(|()| None).map_err(text)
+            }
+            Task::LoadPauses { directory } => {
+                file_progress(&directory.display().to_string());
+                let found = pauses_file::load(directory)?;
+                found.map(|found| memory_file("pauses", &found)).transpose().map_err(text)
+            }
+            Task::SavePauses { directory, paused } => {
+                file_progress(&directory.display().to_string());
+                pauses_file::save(directory, paused).map(|()| None).map_err(text)
             }
         }
     }

@@ -72,6 +72,7 @@ mod options;
 mod outbox;
 mod output;
 mod passed_socket;
+mod pauses_file;
 mod pid_file;
 mod ports;
 mod programs;

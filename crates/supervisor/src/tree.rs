@@ -41,6 +41,7 @@ mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
+mod job_pauses;
 mod job_reports;
 mod jobs;
 mod mail;

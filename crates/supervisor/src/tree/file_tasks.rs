@@ -152,6 +152,8 @@ impl Tree {
             Task::LookAtTables { .. } => self.tables_looked_at(outcome),
             Task::LoadUsage { month, .. } => self.usage_loaded(&month, outcome),
             Task::SaveUsage { usage, .. } => self.usage_saved(&usage.month, &outcome),
+            Task::LoadPauses { .. } => self.pauses_loaded(outcome),
+            Task::SavePauses { .. } => self.pauses_saved(&outcome),
         }
     }
 

@@ -103,7 +103,8 @@ impl Tree {
                 Ok("is resumed")
             }
         };
-        self.jobs.remember_pause(application, job, order);
+        self.jobs.pauses.keep(application, job, order);
+        self.save_pauses();
         let problem = match done {
             Ok(done) => {
                 let line = format_args!("\"{application}\" job \"{job}\": it {done}, as asked");

@@ -10,7 +10,7 @@
 //! - Of two servers in an upgrade, the one that has been replaced ends its jobs, and the other one
 //!   waits for that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -23,10 +23,11 @@ use howdah_sys::log::{Level, OfApplication};
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::process_usage;
 use howdah_sys::signals;
-use howdah_wire::messages::{ApplicationSpec, Exit, JobOrder, Problem};
+use howdah_wire::messages::{ApplicationSpec, Exit, Problem};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::applications::exit_of;
+use super::job_pauses::Pauses;
 use super::job_reports::LastLines;
 use super::state::Tree;
 use crate::job_launch::{JobLaunch, time_zone};
@@ -55,8 +56,7 @@ pub(super) struct Jobs {
     owns_since: Option<Instant>,
     /// Time of the next measurement.
     next_measurement: Option<Instant>,
-    /// The paused jobs by application and name, until the server ends.
-    paused: BTreeSet<(String, String)>,
+    pub(super) pauses: Pauses,
 }
 
 /// A job that runs, or ends.
@@ -160,16 +160,6 @@ impl Jobs {
         self.entries.iter_mut().filter(named).min_by_key(|entry| entry.state.is_ending())
     }
 
-    /// Remembers that a job is paused, also when another one takes its place.
-    pub(super) fn remember_pause(&mut self, application: &str, job: &str, order: JobOrder) {
-        let key = (application.to_owned(), job.to_owned());
-        match order {
-            JobOrder::Pause => drop(self.paused.insert(key)),
-            JobOrder::Resume => drop(self.paused.remove(&key)),
-            JobOrder::Run => {}
-        }
-    }
-
     fn processes(&self) -> impl Iterator<Item = &Process> {
         self.entries.iter().flat_map(|entry| entry.processes.values())
     }
@@ -219,7 +209,7 @@ impl Jobs {
             };
             let seed = RandomState::new().hash_one(&application);
             let mut state = JobState::new((*job).clone(), zone, seed, now);
-            if self.paused.contains(&(application.clone(), job.name.clone())) {
+            if self.pauses.has(&application, &job.name) {
                 state.pause();
             }
             self.entries.push(Entry {
@@ -296,10 +286,11 @@ impl Tree {
             && !self.upgrade.is_replaced();
         if !is_owner {
             self.jobs.owns_since = None;
+            self.jobs.pauses.forget();
             return false;
         }
         self.jobs.owns_since.get_or_insert(now);
-        self.jobs_wait_until(now).is_none_or(|until| until <= now)
+        self.jobs_wait_until(now).is_none_or(|until| until <= now) && self.pauses_are_known()
     }
 
     /// Returns the time until which jobs wait for the end of those of the server that this one has

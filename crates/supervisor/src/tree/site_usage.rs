@@ -192,14 +192,15 @@ impl Tree {
         }
     }
 
-    /// Stores the last counts, unless that takes too long.
+    /// Stores the last counts, and the pauses that are being stored, unless that takes too long.
     pub(super) fn finish_usage(&mut self) {
         self.forward_usage();
         if self.options.state_directory().is_none() {
             return;
         }
         let deadline = Instant::now() + END_TIMEOUT;
-        while self.usage.counts.has_unsaved() && Instant::now() < deadline {
+        let is_busy = |tree: &Tree| tree.usage.counts.has_unsaved() || tree.jobs.pauses.are_saved();
+        while is_busy(self) && Instant::now() < deadline {
             self.do_usage_work(true, Instant::now());
             self.advance_file_tasks(Instant::now());
             std::thread::sleep(END_INTERVAL);
