@@ -2,14 +2,15 @@
 //! worker script, and once from a preload script.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use harness::{Server, Site, eventually, programs};
+use harness::{Server, Site, eventually, open_to_all, processes, programs, requirements, users};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -63,6 +64,7 @@ fn site(application: Value) -> (Site, PathBuf) {
     let site = site.with(json!({
         "routes": [
             {"match": {"uri": "/missing"}, "action": {"return": 404}},
+            {"match": {"uri": "/classic"}, "action": {"pass": "applications/classic"}},
             {"match": {"host": HOSTS}, "action": {"pass": "applications/${host}"}},
             {"action": {"pass": "applications/worker"}},
         ],
@@ -137,11 +139,15 @@ fn a_deployment_that_does_not_work_is_taken_back() {
     let control = format!("unix:{}", site.control_socket().display());
     let server = site.argument("--control").argument(&control).serve();
     let url = format!("http://{}/", server.address);
-    let deploy = |number: u32, options: &[&str]| {
+    let command = |number: u32, options: &[&str]| {
         let mut command = Command::new(programs::howdah());
         command.args(["deploy", "worker"]);
         command.arg(directory.join(format!("releases/{number}"))).args(options);
-        let output = command.args(["--control", &control]).output().unwrap();
+        command.args(["--control", &control]);
+        command
+    };
+    let deploy = |number: u32, options: &[&str]| {
+        let output = command(number, options).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
@@ -149,6 +155,8 @@ fn a_deployment_that_does_not_work_is_taken_back() {
     HOSTS.iter().for_each(|host| wait_for(&server, host, 1));
 
     release(&directory, 2);
+    // The hooks run as the user of the site, which is not root.
+    open_to_all(&directory.join("releases/2"), 0o777);
     let mark = "test \"$HOWDAH_SITE\" = worker && touch \"$HOWDAH_RELEASE/mark\"";
     let options =
         ["--before", mark, "--url", &url, "--check", "test -e mark", "--after", "rm mark"];
@@ -186,10 +194,98 @@ fn a_deployment_that_does_not_work_is_taken_back() {
     let (status, text) = deploy(4, &["--link", directory.join("current").to_str().unwrap()]);
     assert_eq!((status, ask(&server, "worker")), (Some(0), 4), "{text}");
     for (options, expected) in [
-        (vec!["--url", "https://a/"], "use --check"),
+        (vec!["--url", "ftp://a/"], "must be a URL like https://shop.example/cart"),
+        // The port does not speak TLS.
+        (vec!["--url", &url.replace("http:", "https:")], "InvalidContentType"),
         (vec!["--link", directory.to_str().unwrap()], "no symbolic link"),
     ] {
         let (status, text) = deploy(4, &options);
         assert!(status == Some(1) && text.contains(expected), "{text}");
     }
+
+    // Nobody reads what the command prints: the deployment goes on.
+    release(&directory, 5);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = command(5, &["--url", &url]).stdout(full).status().unwrap();
+    assert!(status.success() && ask(&server, "worker") == 5, "{status}");
+
+    // The command is ended while it checks: the former release is back.
+    release(&directory, 6);
+    open_to_all(&directory.join("releases/6"), 0o777);
+    let wait = "touch checked; while ! test -e go_on; do sleep 0.05; done";
+    let mut child = command(6, &["--check", wait]).stderr(Stdio::piped()).spawn().unwrap();
+    let at = |name: &str| directory.join("releases/6").join(name);
+    eventually("the check runs", || at("checked").exists().then_some(()));
+    assert_eq!(ask(&server, "worker"), 6);
+    processes::signal(child.id(), Signal::TERM);
+    fs::write(at("go_on"), "").unwrap();
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(
+        text.contains("was ended by signal 15; ") && text.contains("releases/5 again"),
+        "{text}"
+    );
+    assert_eq!((ask(&server, "worker"), link()), (5, "releases/5".into()));
+}
+
+#[test]
+fn hooks_of_a_deployment_have_the_user_and_the_variables_of_the_site() {
+    if !requirements::root() {
+        return;
+    }
+    let (site, directory) = site(json!({"environment": {"OF_SITE": "1"}}));
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    ask(&server, "classic");
+    let (Some(user), Some(group)) = users::www_data() else { return };
+    release(&directory, 2);
+    let expected = format!("test $(id -u):$(id -g):$OF_SITE:$OF_ROOT = {user}:{group}:1:");
+    let mut command = Command::new(programs::howdah());
+    command.args(["deploy", "classic", "--control", &control]).arg(directory.join("releases/2"));
+    for hook in ["--before", "--check", "--after"] {
+        command.args([hook, &expected]);
+    }
+    let output = command.env("OF_ROOT", "secret").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(ask(&server, "classic"), 2);
+}
+
+#[test]
+fn a_release_that_is_loaded_for_each_request_is_tried_before_visitors_see_it() {
+    let (site, directory) = site(json!({}));
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    let url = format!("http://{}/classic", server.address);
+    let deploy = |number: u32, url: &str| {
+        let mut command = Command::new(programs::howdah());
+        command.args(["deploy", "classic", "--control", &control, "--url", url]);
+        let output = command.arg(directory.join(format!("releases/{number}"))).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    release(&directory, 2);
+    fs::write(directory.join("releases/2/index.php"), "<?php throw new Error('broken');").unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let visitor = scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                assert_eq!(ask(&server, "classic"), 1);
+            }
+        });
+        let (status, text) = deploy(2, &url);
+        is_over.store(true, Relaxed);
+        visitor.join().unwrap();
+        let is_refused = text.contains("broken") && text.contains("; nothing was changed");
+        assert!(status == Some(1) && is_refused, "{text}");
+    });
+    release(&directory, 3);
+    let (status, text) = deploy(3, &url);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(&format!("{url}: 200 from the new release")), "{text}");
+    assert_eq!(ask(&server, "classic"), 3);
+    // The port of a balancer.
+    let (status, text) = deploy(2, "http://127.0.0.1:1/");
+    assert!(status == Some(1) && text.contains("no listener with port 1"), "{text}");
+    assert_eq!(ask(&server, "classic"), 3);
 }

@@ -11,6 +11,7 @@ extern crate howdah_sys;
 mod args;
 mod cache;
 mod client;
+mod copies;
 mod dashboard;
 mod deploy;
 mod edit;
@@ -84,7 +85,7 @@ fn execute(command: Command, machine: &dyn Machine) -> Result<(), Failure> {
         Command::Config(args) => config(args),
         Command::Dashboard(args) => dashboard::run(args),
         Command::Jobs(args) => jobs::run(&args),
-        Command::Deploy(args) => deploy::run(&args),
+        Command::Deploy(args) => deploy::run(&args, machine),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);

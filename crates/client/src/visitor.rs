@@ -3,13 +3,57 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Maximum time for a part of an answer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time for an answer. A page that sends a byte now and then holds up nobody for longer.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum size of an answer in bytes.
-const MAX_ANSWER: u64 = 16 << 20;
+/// Maximum size of an answer in bytes; the rest of a longer one is not read.
+pub(crate) const MAX_ANSWER: usize = 16 << 20;
+
+/// The URL of a site.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) is_https: bool,
+    /// Name and, unless it is the scheme's, port.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Path and query.
+    pub(crate) target: String,
+}
+
+impl Url {
+    /// Reads a URL; `None` if it is none of `http` or `https`, or names a user.
+    pub(crate) fn parse(text: &str) -> Option<Url> {
+        let (is_https, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            _ => return None,
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (host, target) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let target = if target.starts_with('?') { format!("/{target}") } else { target.to_owned() };
+        let default = if is_https { 443 } else { 80 };
+        let port = match host.rsplit_once(':') {
+            Some((_, port)) if !port.ends_with(']') => port.parse().ok()?,
+            _ => default,
+        };
+        let is_sound = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let sound = !host.is_empty() && !host.contains('@') && is_sound(host) && is_sound(&target);
+        sound.then(|| Url { is_https, host: host.to_owned(), port, target })
+    }
+
+    /// Returns the name or address of the server, without port and brackets.
+    pub(crate) fn name(&self) -> &str {
+        match self.host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or(rest),
+            None => self.host.split(':').next().unwrap_or_default(),
+        }
+    }
+}
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,23 +83,27 @@ impl<'a> Visitor<'a> {
     pub(crate) fn get(&mut self, target: &str) -> io::Result<Page> {
         let cookies: Vec<_> =
             self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let cookies = if cookies.is_empty() {
-            String::new()
-        } else {
-            format!("Cookie: {}\r\n", cookies.join("; "))
-        };
         let scheme = if self.is_https { "https" } else { "http" };
-        // With HTTP/1.0 the answer has no chunks, and ends with the connection.
-        let request = format!(
-            "GET {target} HTTP/1.0\r\nHost: {}\r\nX-Forwarded-Proto: {scheme}\r\nAccept: \
-             text/html, */*\r\nUser-Agent: howdah\r\n{cookies}\r\n",
-            self.host
-        );
-        let mut stream = TcpStream::connect(self.server)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
+        let mut fields = format!("X-Forwarded-Proto: {scheme}\r\n");
+        if !cookies.is_empty() {
+            fields += &format!("Cookie: {}\r\n", cookies.join("; "));
+        }
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect_timeout(&self.server, TIMEOUT)?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.write_all(request(self.host, target, &fields).as_bytes())?;
+        let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+        while answer.len() < MAX_ANSWER {
+            let left = TIMEOUT.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(io::Error::from(io::ErrorKind::TimedOut));
+            }
+            stream.set_read_timeout(Some(left))?;
+            match stream.read(&mut buffer)? {
+                0 => break,
+                length => answer.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+            }
+        }
         let page = parse(&answer)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is malformed"))?;
         self.keep_cookies(&page);
@@ -117,7 +165,17 @@ fn references(html: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn parse(answer: &[u8]) -> Option<Page> {
+/// Returns a request for a target. `fields` end with a line end each. With HTTP/1.0 the answer has no
+/// chunks, and ends with the connection.
+pub(crate) fn request(host: &str, target: &str, fields: &str) -> String {
+    format!(
+        "GET {target} HTTP/1.0\r\nHost: {host}\r\nAccept: text/html, */*\r\nUser-Agent: \
+         howdah\r\n{fields}\r\n"
+    )
+}
+
+/// Reads an answer; `None` if it is malformed.
+pub(crate) fn parse(answer: &[u8]) -> Option<Page> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let (head, body) = answer.split_at_checked(end + 4)?;
     let head = String::from_utf8_lossy(head);
@@ -159,6 +217,23 @@ mod tests {
             "/shop/next",
         ];
         assert_eq!(links, expected);
+    }
+
+    #[test]
+    fn urls_have_a_scheme_a_host_and_a_target() {
+        let url = |is_https, host: &str, port, target: &str| {
+            Some(Url { is_https, host: host.to_owned(), port, target: target.to_owned() })
+        };
+        assert_eq!(Url::parse("http://a"), url(false, "a", 80, "/"));
+        assert_eq!(Url::parse("https://a.b/c?d"), url(true, "a.b", 443, "/c?d"));
+        assert_eq!(Url::parse("http://[::1]:8080/"), url(false, "[::1]:8080", 8080, "/"));
+        assert_eq!(Url::parse("http://a?b#c"), url(false, "a", 80, "/?b"));
+        assert_eq!(Url::parse("http://[::1]/"), url(false, "[::1]", 80, "/"));
+        for bad in
+            ["", "a", "ftp://a/", "http:///", "http://a:x/", "http://u@a/", "http://a/\r\nX: y"]
+        {
+            assert_eq!(Url::parse(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -13,51 +13,19 @@ use std::time::{Duration, Instant};
 use compare::Expected;
 use howdah_questions::{ApplicationStatus, PhpStatus, WorkerStatus};
 use serde_json::Value;
-use servers::{Copy, Place};
 
 use crate::args::WorkerCheckArgs;
 use crate::client::{Client, encode};
+use crate::copies::{self, Copy, Place};
 use crate::failure::Failure;
 use crate::output::{one_line, printable, write_out};
-use crate::visitor::Visitor;
+use crate::visitor::{Url, Visitor};
 
 /// Requests in worker mode for each page: more than there are processes.
 const VISITS: usize = 4;
 
 /// Maximum number of pages named for each result.
 const MAX_NAMED: usize = 20;
-
-/// The URL of a site.
-#[derive(Debug, PartialEq, Eq)]
-struct Url {
-    is_https: bool,
-    /// Name and, unless it is the scheme's, port.
-    host: String,
-    port: u16,
-    target: String,
-}
-
-impl Url {
-    fn parse(text: &str) -> Option<Url> {
-        let (is_https, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
-            _ => return None,
-        };
-        let (host, target) = match rest.find('/') {
-            Some(at) => rest.split_at(at),
-            None => (rest, "/"),
-        };
-        let default = if is_https { 443 } else { 80 };
-        let port = match host.rsplit_once(':') {
-            Some((_, port)) if !port.ends_with(']') => port.parse().ok()?,
-            _ => default,
-        };
-        let is_sound = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        let sound = !host.is_empty() && is_sound(host) && is_sound(target);
-        sound.then(|| Url { is_https, host: host.to_owned(), port, target: target.to_owned() })
-    }
-}
 
 /// The findings of a check.
 #[derive(Default)]
@@ -85,7 +53,7 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     let [classic, resident] = documents.map_err(Failure::Failed)?;
     let place = Place::new().map_err(Failure::Failed)?;
     let start = |mode: &str, file: &str, document: &Value| {
-        Copy::start(&place, file, document)
+        Copy::start(&place, file, document, &["--strict"])
             .map_err(|problem| Failure::Failed(format!("{mode} does not start: {problem}")))
     };
     let classic = start("the classic mode", "classic", &classic)?;
@@ -127,7 +95,7 @@ fn not_booted(name: &str, application: &ApplicationStatus, logged: &str) -> Stri
 
 /// Returns the message for a URL whose pages do not come from the application.
 fn not_reached(name: &str, url: &Url, running: &Value, findings: &Findings) -> String {
-    let listener = servers::listener(running, url.port).map_or("", |(listener, _)| listener);
+    let listener = copies::listener(running, url.port).map_or("", |(listener, _)| listener);
     let status = findings.statuses.first().copied().unwrap_or_default();
     let pages = match findings.pages {
         1 => format!("{} was not answered", printable(&url.target)),
@@ -247,20 +215,6 @@ fn report(name: &str, findings: &Findings, worker: &WorkerStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_have_a_scheme_a_host_and_a_target() {
-        let url = |is_https, host: &str, port, target: &str| {
-            Some(Url { is_https, host: host.to_owned(), port, target: target.to_owned() })
-        };
-        assert_eq!(Url::parse("http://a"), url(false, "a", 80, "/"));
-        assert_eq!(Url::parse("https://a.b/c?d"), url(true, "a.b", 443, "/c?d"));
-        assert_eq!(Url::parse("http://[::1]:8080/"), url(false, "[::1]:8080", 8080, "/"));
-        assert_eq!(Url::parse("http://[::1]/"), url(false, "[::1]", 80, "/"));
-        for bad in ["", "a", "ftp://a/", "http:///", "http://a:x/", "http://a/\r\nX: y"] {
-            assert_eq!(Url::parse(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn the_report_names_what_differs_and_why_processes_ended() {

@@ -1,115 +1,9 @@
-//! The two servers that are compared: copies of a running one on a port of their own, in which one
-//! application runs in the classic mode and in worker mode.
+//! The documents of the two servers that are compared, in which one application runs in the classic
+//! mode and in worker mode.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
-use howdah_sys::signals;
 use serde_json::{Map, Value, json};
 
-/// A running copy. It ends with this value.
-pub(super) struct Copy {
-    child: Child,
-    /// Address of its listener.
-    pub(super) address: SocketAddr,
-    /// Its control socket.
-    pub(super) control: PathBuf,
-    log: PathBuf,
-    /// Its output to standard error, such as the reason why it refuses its configuration.
-    errors: PathBuf,
-}
-
-/// The files of the copies; removed with this value.
-pub(super) struct Place(PathBuf);
-
-impl Place {
-    /// Creates a directory for this process alone.
-    pub(super) fn new() -> Result<Place, String> {
-        let path = std::env::temp_dir().join(format!("howdah-worker-check-{}", std::process::id()));
-        let created = DirBuilder::new().mode(0o700).create(&path);
-        created.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Place(path))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Copy {
-    /// Starts a server. `name` is that of its files in `place`.
-    pub(super) fn start(place: &Place, name: &str, document: &Value) -> Result<Copy, String> {
-        let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
-        let directory = place.0.join(name);
-        fs::create_dir(&directory).map_err(|error| failed("no directory", error))?;
-        // Another program may take the port meanwhile; then the start fails with a message.
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| failed("no free port", e))?;
-        let address = listener.local_addr().map_err(|error| failed("no free port", error))?;
-        drop(listener);
-        let mut document = document.clone();
-        let listener = document["listeners"].take();
-        document["listeners"] = json!({ address.to_string(): listener });
-        let file = directory.join("config.json");
-        fs::write(&file, document.to_string())
-            .map_err(|error| failed("no configuration", error))?;
-        let program = std::env::current_exe().map_err(|error| failed("no program", error))?;
-        let (control, log) = (directory.join("control"), directory.join("log"));
-        let errors = directory.join("errors");
-        let stderr = File::create(&errors).map_err(|error| failed("no file", error))?;
-        let mut command = Command::new(program);
-        command.arg("serve").arg("--strict").arg("--config").arg(&file).arg("--log").arg(&log);
-        command.arg("--control").arg(format!("unix:{}", control.display()));
-        command.arg("--state").arg(directory.join("state"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let child = command.spawn().map_err(|error| failed("no server", error))?;
-        let mut copy = Copy { child, address, control, log, errors };
-        let output = copy.child.stdout.take();
-        let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines()).flatten();
-        for line in lines {
-            if line.starts_with("Serving ") {
-                return Ok(copy);
-            }
-            if line.starts_with("Nothing is served") {
-                break;
-            }
-        }
-        Err(copy.last_problem())
-    }
-
-    /// Returns the last problem in its log.
-    pub(super) fn last_problem(&self) -> String {
-        last_problem(&self.log, &self.errors)
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _ = signals::send(self.child.id(), signals::SIGTERM);
-        let _ = self.child.wait();
-    }
-}
-
-/// Returns the last problem in a log, or the standard error of a server that has not opened its
-/// log.
-fn last_problem(log: &Path, errors: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let is_problem =
-        |line: &&str| ["[alert]", "[emerg]", "[error]"].iter().any(|l| line.contains(l));
-    if let Some(line) = text.lines().rfind(is_problem) {
-        return line.to_owned();
-    }
-    let errors = fs::read_to_string(errors).unwrap_or_default();
-    match (errors.trim(), text.lines().last()) {
-        ("", line) => line.unwrap_or("it does not start, and its log is empty").to_owned(),
-        (errors, _) => errors.strip_prefix("howdah: ").unwrap_or(errors).to_owned(),
-    }
-}
+use crate::copies;
 
 /// Chooses the application that is compared: the one that `name` names, the only resident one, or
 /// the only one. Error: which there are.
@@ -140,15 +34,9 @@ fn listed(applications: &Map<String, Value>) -> String {
     format!("; there is {}", names.join(", "))
 }
 
-fn is_classic(worker: &Value) -> bool {
+/// Returns true for `worker` of an application that loads its code for each request.
+pub(super) fn is_classic(worker: &Value) -> bool {
     matches!(worker, Value::Null | Value::Bool(false))
-}
-
-/// Returns the listener with this port, and its name.
-pub(super) fn listener(running: &Value, port: u16) -> Option<(&str, &Value)> {
-    let suffix = format!(":{port}");
-    let found = running["listeners"].as_object()?.iter().find(|(key, _)| key.ends_with(&suffix));
-    found.map(|(name, listener)| (name.as_str(), listener))
 }
 
 /// Returns the documents of both copies: the application in the classic mode, and in worker mode
@@ -159,36 +47,7 @@ pub(super) fn documents(
     port: u16,
     script: Option<&str>,
 ) -> Result<[Value; 2], String> {
-    let mut copy = running.clone();
-    let (_, listener) = listener(running, port).ok_or_else(|| {
-        let names = running["listeners"].as_object().into_iter().flat_map(Map::keys);
-        let names: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
-        let hint = "give the URL of the site with the port of one of them";
-        format!("the server has no listener at port {port}; there is {}: {hint}", names.join(", "))
-    })?;
-    let mut listener = listener.clone();
-    if let Some(listener) = listener.as_object_mut() {
-        listener.remove("tls");
-        listener.remove("access_log");
-        // The copies have no certificates. The application learns the scheme of the site
-        // nevertheless.
-        listener.insert(
-            "forwarded".to_owned(),
-            json!({"source": "127.0.0.1", "protocol": "X-Forwarded-Proto"}),
-        );
-    }
-    copy["listeners"] = listener;
-    if let Some(copy) = copy.as_object_mut() {
-        copy.remove("access_log");
-    }
-    // The processes of a control group end with the copy: not those of the running server. A group
-    // of limits has the name of its application.
-    for application in copy["applications"].as_object_mut().into_iter().flat_map(Map::values_mut) {
-        if let Some(isolation) = application.get_mut("isolation").and_then(Value::as_object_mut) {
-            isolation.remove("cgroup");
-            isolation.remove("limits");
-        }
-    }
+    let mut copy = copies::document(running, port)?;
     let application = &mut copy["applications"][name];
     application["processes"] = json!(2);
     let mut classic = copy.clone();
@@ -241,8 +100,10 @@ mod tests {
             "applications": {
                 "shop": {"type": "php", "root": "/s", "script": "index.php",
                     "worker": {"script": "w.php", "watch": "."}},
-                "blog": {"type": "php", "root": "/b", "isolation": {"cgroup": {"path": "b"}}},
+                "blog": {"type": "php", "root": "/b", "isolation": {"cgroup": {"path": "b"}},
+                    "jobs": {"queue": {"command": ["php", "queue"]}}},
             },
+            "settings": {"probes": {"listen": "*:9000"}, "telemetry": {}},
         })
     }
 
@@ -256,6 +117,8 @@ mod tests {
             assert!(copy["listeners"]["tls"].is_null() && copy["access_log"].is_null());
             assert_eq!(copy["applications"]["shop"]["processes"], 2);
             assert_eq!(copy["applications"]["blog"]["isolation"], json!({}));
+            assert!(copy["applications"]["blog"]["jobs"].is_null(), "none runs twice");
+            assert_eq!(copy["settings"], json!({}));
         }
         let [_, given] = documents(&running(), "shop", 80, Some("other.php")).unwrap();
         assert_eq!(given["applications"]["shop"]["worker"], json!({"script": "other.php"}));
