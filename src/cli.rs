@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use howdah_sys::log::Level;
 
 use crate::import;
+use crate::request_lines::RequestLines;
 
 /// One lean server for PHP sites.
 #[derive(Debug, Parser)]
@@ -194,8 +195,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "listen", "workers"])]
     pub config: Option<PathBuf>,
     /// Address to listen on, such as 127.0.0.1:8080, *:80, [::1]:80 or unix:/run/site.sock; may
-    /// be given several times [default: 127.0.0.1:8080; with --tls 127.0.0.1:8443, with --domain
-    /// ports 80 and 443 of all addresses]
+    /// be given several times [default: 127.0.0.1:8080; with --tls 127.0.0.1:8443, or the next
+    /// free port; with --domain ports 80 and 443 of all addresses]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
     /// Number of PHP workers [default: chosen from processors and memory]
@@ -209,9 +210,13 @@ pub struct Serve {
     /// php.ini setting, such as -d memory_limit=256M; may be given several times
     #[arg(short = 'd', value_name = "NAME[=VALUE]", conflicts_with = "config")]
     pub setting: Vec<String>,
-    /// For development: PHP shows errors in the browser, and saved files count at once
+    /// For development: PHP shows errors in the browser, saved files count at once, and each request
+    /// is a line on standard output, as at a terminal
     #[arg(long, conflicts_with = "config")]
     pub dev: bool,
+    /// Show the site in a browser ($BROWSER, or the one of xdg-open)
+    #[arg(long, conflicts_with_all = ["config", "daemon"])]
+    pub open: bool,
     /// Version of PHP, such as 8.2 [default: the newest that composer.json of the site permits]
     #[arg(long, value_name = "VERSION", conflicts_with = "config", value_parser = php_version)]
     pub php: Option<String>,
@@ -219,6 +224,10 @@ pub struct Serve {
     /// Octane's, or Symfony's runtime
     #[arg(long, conflicts_with = "config")]
     pub worker: bool,
+    /// With --worker, start the application again when its code changes: src, app, config, templates
+    /// and the like in DIR
+    #[arg(long, requires = "worker")]
+    pub watch: bool,
     /// Do not read the .htaccess files of DIR [default: read as Apache does, if there are any]
     #[arg(long, conflicts_with = "config")]
     pub no_htaccess: bool,
@@ -286,6 +295,9 @@ pub struct Serve {
     /// True if the command line had only options, as that of unitd.
     #[arg(skip)]
     pub like_unitd: bool,
+    /// How requests are shown; not of the command line.
+    #[arg(skip)]
+    pub request_lines: RequestLines,
 }
 
 /// Reads a version of PHP: one to three numbers.
@@ -391,7 +403,7 @@ fn foreign_option(option: &str) -> Option<&'static str> {
         "--processes" | "--max-children" | "--threads" => {
             "the number of PHP's processes is given as --workers N"
         }
-        "--daemonize" | "--background" | "-d" => "to run in the background: --daemon",
+        "--daemonize" | "--background" => "to run in the background: --daemon",
         _ => return None,
     })
 }

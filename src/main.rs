@@ -14,6 +14,7 @@ mod fpm;
 mod import;
 mod manual;
 mod php_programs;
+mod request_lines;
 mod serve;
 mod server_user;
 mod sites;

@@ -5,8 +5,10 @@
 //!    directories.
 //! 3. The supervisor runs until the server ends.
 
+mod browser;
 mod control_access;
 mod daemon;
+mod free_port;
 pub mod grants;
 mod https;
 mod last_good;
@@ -18,6 +20,7 @@ mod plan;
 mod site_access;
 mod unitd;
 mod variables;
+mod watch;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -35,7 +38,9 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
+use crate::request_lines::RequestLines;
 use crate::{environment, server_user};
+use browser::Browser;
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
@@ -107,6 +112,17 @@ fn serve(
     {
         arguments.listen = addresses;
     }
+    if !arguments.daemon && !arguments.print_config {
+        arguments.request_lines = RequestLines::of_output(arguments.dev);
+    }
+    let mut moved = None;
+    if !arguments.print_config && predecessor.is_none() && inherited.is_empty() {
+        let addresses = plan::listen_addresses(&arguments)?;
+        if let Some((address, line)) = free_port::find(&arguments, &addresses) {
+            arguments.listen = vec![address];
+            moved = Some(line);
+        }
+    }
     if arguments.print_config {
         let plan = StartupPlan::new(&arguments, None)?;
         return Ok(plan.print_document(&arguments.common)?);
@@ -125,6 +141,8 @@ fn serve(
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
     }
+    plan.explanation.extend(moved);
+    let browser = arguments.open.then(|| Browser::prepare(credentials::is_root())).transpose()?;
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
     // While packages are replaced, it may be gone for a moment.
@@ -248,6 +266,11 @@ fn serve(
         options.on_serving = Some(Box::new(move |is_applied| {
             let text = if is_applied { lines.join("\n") } else { NOTHING_SERVED.to_owned() };
             let _ = writeln!(std::io::stdout(), "{text}");
+            let url = lines.iter().find_map(|line| line.strip_prefix("Serving http"));
+            let url = url.and_then(|rest| rest.split(' ').next()).filter(|_| is_applied);
+            if let (Some(browser), Some(rest)) = (browser, url) {
+                browser.open(&format!("http{rest}"));
+            }
         }));
     }
     // Its process lives as long as the server; the typed document is several times its text.

@@ -53,6 +53,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
     mail_to::add(&mut document, arguments.mail_to.as_deref())?;
     Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
     php_options::add(&mut document, arguments)?;
+    arguments.request_lines.add(&mut document);
     if document.get("applications").is_some() {
         explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
     }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::local_tls::LocalCertificate;
 use super::php_options;
 use super::variables::Variables;
-use super::{https, last_good, mail_to, named_sites};
+use super::{https, last_good, mail_to, named_sites, watch};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk, Hanging};
 use crate::{directories, server_user};
@@ -99,7 +99,11 @@ impl StartupPlan {
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
         php_options::add(&mut document, arguments)?;
+        arguments.request_lines.add(&mut document);
         let mut explanation = site.explain();
+        if arguments.watch {
+            explanation.push(watch::add(&mut document, &directory)?);
+        }
         if document
             .get("applications")
             .is_some_and(|all| all.as_object().is_some_and(|all| !all.is_empty()))
@@ -348,6 +352,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         listen: arguments.listen.clone(),
         workers: arguments.workers,
         worker: arguments.worker,
+        watch: arguments.watch,
         no_htaccess: arguments.no_htaccess,
         tls: arguments.tls,
         domain: arguments.domain.clone(),
@@ -357,6 +362,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         env: arguments.env.clone(),
         setting: arguments.setting.clone(),
         dev: arguments.dev,
+        request_lines: arguments.request_lines,
         php: arguments.php.clone(),
         no_sandbox: arguments.no_sandbox,
         unit: arguments.unit,

@@ -6,6 +6,7 @@ mod command;
 mod dashboard;
 mod dashboard_action;
 mod descriptors;
+mod development;
 mod environment;
 mod failed_upgrades;
 mod faulty_sites;
