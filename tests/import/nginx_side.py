@@ -267,7 +267,7 @@ def seconds_of(date):
 
 def lines_of(file, number):
     """The lines of a log without times; waits for as many."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while (not file.exists() or file.read_text().count("\n") < number) and time.monotonic() < end:
         time.sleep(0.05)
     text = file.read_text() if file.exists() else ""
