@@ -219,10 +219,10 @@ impl Budget {
         change(used.get_or_insert_default())
     }
 
-    /// Returns the number of bytes that count.
+    /// Returns the number of bytes that count for a client.
     #[cfg(test)]
-    pub(crate) fn used(&self) -> usize {
-        self.with(|used| used.bytes)
+    pub(crate) fn used_by(&self, client: IpAddr) -> usize {
+        self.with(|used| used.clients.get(&client).copied().unwrap_or_default())
     }
 
     fn report(&self, now: Instant) -> Option<Report> {

@@ -33,6 +33,7 @@ mod turns;
 
 #[cfg(test)]
 pub(crate) use self::admission::FREE_STREAMS;
+pub(crate) use self::admission::StreamMemory;
 pub(crate) use self::answer::{Answer, Facts, body_length, discard_body};
 pub(crate) use self::budget::{BYTES_PER_CREDIT, Budget, MAX_KINDS};
 pub(crate) use self::direction::{Gone, Incoming, Outgoing, Reset, Room};

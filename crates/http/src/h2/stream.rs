@@ -27,7 +27,8 @@ use crate::input::Input;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Response, Version};
 use crate::streams::{
-    Answer, Facts, Priority, RawHead, Shared, StreamEnd, body_length, discard_body, read_head,
+    Answer, Facts, Priority, RawHead, Shared, StreamEnd, StreamMemory, body_length, discard_body,
+    read_head,
 };
 use crate::tunnel::{CloseReason, Tunnel, TunnelResult};
 
@@ -61,7 +62,8 @@ pub(super) async fn answer<H: Handler>(
         body_length(&head, has_body, &limits).map(|length| (head, length))
     });
     let StreamContext { info, shared, flaws, output } = &*connection;
-    let answer = Answer::new(handler, shared, Arc::clone(info), started_at, priority, text.len());
+    let (info, memory) = (Arc::clone(info), StreamMemory::new(shared));
+    let answer = Answer::new(handler, memory, info, started_at, priority, text.len());
     let body = RequestBody::new(body, number, flaws);
     let response = ResponseStream::new(respond, output);
     let end = match (head, websocket) {

@@ -1,6 +1,7 @@
 //! State of a connection for its streams.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ impl<T: Transport> Connection<T> {
     pub fn info(&self) -> Arc<ConnectionInfo> {
         let mut info = self.info.borrow_mut();
         let remote = self.transport.remote();
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         if info.peer != Some(remote) {
             *info = Arc::new(ConnectionInfo { peer: Some(remote), ..(**info).clone() });
         }

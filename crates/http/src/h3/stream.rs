@@ -20,7 +20,10 @@ use crate::body_length::BodyLength;
 use crate::exchange::Handler;
 use crate::h1::Refusal;
 use crate::h1::head::Head;
-use crate::streams::{Answer, Incoming, Outgoing, Priority, StreamEnd, body_length, discard_body};
+use crate::streams::{
+    Answer, Incoming, Outgoing, Priority, Shared, StreamEnd, StreamMemory, body_length,
+    discard_body,
+};
 
 /// Time for the end of a request that is not expected to have a body. It comes with the head, unless
 /// a packet was lost.
@@ -37,7 +40,8 @@ pub(super) async fn answer<H: Handler, T: Transport>(
     let limits = handler.limits();
     let mut incoming = RequestStream::new(receiver, &connection, limits.max_head);
     let mut outgoing = ResponseStream::<T>::new(sender);
-    let section = read_head(&mut incoming, &mut outgoing, &connection, limits.header_timeout).await;
+    let memory = StreamMemory::new(&connection.shared);
+    let section = read_head(&mut incoming, &mut outgoing, &memory, limits.header_timeout).await;
     let refusal = match &section {
         Ok(section) => {
             connection.shared.phase.begin();
@@ -48,7 +52,8 @@ pub(super) async fn answer<H: Handler, T: Transport>(
         Err(NoHead::Reset(code)) => {
             outgoing.reset_with(*code);
             incoming.stop(*code);
-            return StreamEnd::Abandoned;
+            let is_refused = *code == Code::RequestRejected;
+            return if is_refused { StreamEnd::Refused } else { StreamEnd::Abandoned };
         }
     };
     let section = section.unwrap_or_default();
@@ -71,10 +76,8 @@ pub(super) async fn answer<H: Handler, T: Transport>(
         }
         Err(refusal) => Err(refusal),
     };
-    let answer = {
-        let info = connection.info();
-        Answer::new(handler, &connection.shared, info, started_at, priority, text.len())
-    };
+    let info = connection.info();
+    let answer = Answer::new(handler, memory, info, started_at, priority, text.len());
     let (head, length) = match head {
         Ok(head) => head,
         Err(refusal) => {
@@ -103,57 +106,60 @@ enum NoHead {
     Reset(Code),
 }
 
-/// Reads the head. The connection may be evicted meanwhile.
+/// Reads the head. While it has not arrived, it counts as memory, and the connection may be evicted.
 async fn read_head<T: Transport>(
     incoming: &mut RequestStream<T>,
     outgoing: &mut ResponseStream<T>,
-    connection: &Rc<Connection<T>>,
+    memory: &StreamMemory,
     header_timeout: Duration,
 ) -> Result<Section, NoHead> {
-    let mut waiting = Waiting { connection, is_waiting: false };
+    let mut waiting = Waiting { shared: memory.shared(), is_waiting: false };
     let head = poll_fn(|cx| match incoming.poll_head(cx) {
-        Poll::Ready(head) => Poll::Ready(head),
+        Poll::Ready(head) => Poll::Ready(head.map_err(NoHead::from)),
+        Poll::Pending if waiting.begins() && !memory.count_early() => {
+            Poll::Ready(Err(NoHead::Reset(Code::RequestRejected)))
+        }
         Poll::Pending => {
-            waiting.begin();
-            outgoing.poll_reset(cx).map(|()| Err(HeadError::Gone))
+            outgoing.poll_reset(cx).map(|()| Err(NoHead::Reset(Code::RequestCancelled)))
         }
     });
-    match timeout(header_timeout, head).await {
-        Ok(Ok(section)) => Ok(section),
-        Ok(Err(HeadError::Failed(StreamError::TooLong))) => {
-            Err(NoHead::Refused(Refusal::HeadTooLong))
+    timeout(header_timeout, head).await.unwrap_or(Err(NoHead::Refused(Refusal::HeadTimeout)))
+}
+
+impl From<HeadError> for NoHead {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::Failed(StreamError::TooLong) => NoHead::Refused(Refusal::HeadTooLong),
+            HeadError::Failed(StreamError::Incomplete) => NoHead::Reset(Code::RequestIncomplete),
+            HeadError::Failed(StreamError::Malformed) => NoHead::Reset(Code::MessageError),
+            HeadError::Gone | HeadError::Failed(StreamError::Connection(_)) => {
+                NoHead::Reset(Code::RequestCancelled)
+            }
         }
-        Ok(Err(HeadError::Failed(StreamError::Incomplete))) => {
-            Err(NoHead::Reset(Code::RequestIncomplete))
-        }
-        Ok(Err(HeadError::Failed(StreamError::Malformed))) => {
-            Err(NoHead::Reset(Code::MessageError))
-        }
-        Ok(Err(HeadError::Gone | HeadError::Failed(StreamError::Connection(_)))) => {
-            Err(NoHead::Reset(Code::RequestCancelled))
-        }
-        Err(_) => Err(NoHead::Refused(Refusal::HeadTimeout)),
     }
 }
 
 /// A wait for the head of a request, until dropped.
-struct Waiting<'c, T: Transport> {
-    connection: &'c Connection<T>,
+struct Waiting<'c> {
+    shared: &'c Shared,
     is_waiting: bool,
 }
 
-impl<T: Transport> Waiting<'_, T> {
-    fn begin(&mut self) {
-        if !std::mem::replace(&mut self.is_waiting, true) {
-            self.connection.shared.phase.body(true);
+impl Waiting<'_> {
+    /// Begins the wait. Returns false if it has begun before.
+    fn begins(&mut self) -> bool {
+        let begins = !std::mem::replace(&mut self.is_waiting, true);
+        if begins {
+            self.shared.phase.body(true);
         }
+        begins
     }
 }
 
-impl<T: Transport> Drop for Waiting<'_, T> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.is_waiting {
-            self.connection.shared.phase.body(false);
+            self.shared.phase.body(false);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Whole connections over a transport in memory, with forged frames.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -180,11 +181,18 @@ impl Client {
 
     /// Connects without any stream.
     fn connect_with(limits: Limits) -> Client {
+        Client::from(([192, 0, 2, 1], 4433).into(), limits)
+    }
+
+    /// Connects from an address.
+    fn from(address: SocketAddr, limits: Limits) -> Client {
         let (wire, teller, drain) = (Wire::default(), Teller::default(), Drain::new());
+        wire.move_to(address);
         *teller.0.limits.borrow_mut() = limits;
         let served = Rc::new(Cell::new(false));
         let handler = teller.clone();
-        let info = Arc::new(ConnectionInfo::default());
+        let info = ConnectionInfo { peer: Some(address), ..ConnectionInfo::default() };
+        let info = Arc::new(info);
         let serving = super::serve(wire.clone(), info, move || handler.clone(), drain.register());
         let is_served = Rc::clone(&served);
         spawn_local(async move {

@@ -12,7 +12,7 @@ use super::control::{Control, Event};
 use super::cost;
 use super::error::{Code, ConnectionError};
 use super::qpack::instructions::{Instructions, Kind};
-use super::transport::{ReceiveStream, Transport};
+use super::transport::{ReadError, ReceiveStream, Transport};
 use super::varint::Varint;
 use crate::streams::Priority;
 
@@ -82,15 +82,19 @@ impl<T: Transport> UniStreams<T> {
             let unbudgeted = ready!(coop::poll_proceed(cx));
             let read = ready!(stream.stream.poll_read(MAX_READ, cx));
             unbudgeted.made_progress();
-            let Ok(Some(mut input)) = read else {
-                return Poll::Ready(match stream.content {
-                    Content::Unknown(_) => Ok(()),
-                    // The end of the connection closes it, too.
-                    _ => Err(ConnectionError::new(
-                        Code::ClosedCriticalStream,
-                        "the control stream or a stream of QPACK was closed",
-                    )),
-                });
+            let mut input = match read {
+                Ok(Some(input)) => input,
+                // The end of the connection is no end of a stream.
+                Err(ReadError::Closed) => return Poll::Ready(Ok(())),
+                Ok(None) | Err(ReadError::Reset) => {
+                    return Poll::Ready(match stream.content {
+                        Content::Unknown(_) => Ok(()),
+                        _ => Err(ConnectionError::new(
+                            Code::ClosedCriticalStream,
+                            "the control stream or a stream of QPACK was closed",
+                        )),
+                    });
+                }
             };
             if let Content::Unknown(number) = &mut stream.content {
                 let Some(kind) = next_number(number, &mut input) else { continue };

@@ -36,6 +36,17 @@ impl StreamMemory {
         StreamMemory { shared, charge: RefCell::default(), is_refused: Cell::default(), is_first }
     }
 
+    /// Returns the state of the connection.
+    pub fn shared(&self) -> &Rc<Shared> {
+        &self.shared
+    }
+
+    /// Counts it for the connection, while its owner is not known. Returns false if there is none
+    /// left.
+    pub fn count_early(&self) -> bool {
+        self.count(self.shared.owner.clone())
+    }
+
     /// Counts it for this owner. Returns false if there is none left.
     pub fn count(&self, owner: Owner) -> bool {
         let (budget, owner) =
@@ -56,7 +67,7 @@ impl StreamMemory {
     /// known counts for the connection.
     pub fn is_admitted(&self) -> bool {
         let is_counted = self.charge.borrow().is_some();
-        is_counted || (!self.is_refused.get() && self.count(self.shared.owner.clone()))
+        is_counted || (!self.is_refused.get() && self.count_early())
     }
 }
 

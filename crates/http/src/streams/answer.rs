@@ -74,14 +74,14 @@ impl<H: Handler> Answer<H> {
     /// bytes.
     pub fn new(
         handler: H,
-        shared: &Rc<Shared>,
+        memory: StreamMemory,
         info: Arc<ConnectionInfo>,
         started_at: Instant,
         priority: Priority,
         head_len: usize,
     ) -> Answer<H> {
-        let (limits, memory) = (handler.limits(), StreamMemory::new(shared));
-        let (shared, head_len) = (Rc::clone(shared), head_len as u64);
+        let (limits, shared) = (handler.limits(), Rc::clone(memory.shared()));
+        let head_len = head_len as u64;
         Answer { handler, info, started_at, limits, shared, memory, priority, head_len }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::varint;
 use super::*;
-use crate::streams::MAX_ABANDONED;
+use crate::streams::{FREE_STREAMS, MAX_ABANDONED};
 
 /// Returns the ids of the GOAWAYs that the server has sent.
 fn goaways(client: &Client) -> Vec<u64> {
@@ -169,5 +169,35 @@ fn more_requests_than_permitted_wait_for_others() {
         assert_eq!(client.teller.0.waiting.get(), 100);
         ids.iter().take(30).for_each(|id| client.wire.stop(*id));
         until(|| client.teller.0.waiting.get() == 90).await;
+    });
+}
+
+#[test]
+fn heads_that_do_not_arrive_count_as_memory_of_their_client() {
+    /// 64 MiB of 32 KiB each; the first requests of a connection count apart.
+    const OF_CLIENT: usize = 2048;
+    run(async {
+        let (mut clients, mut ids) = (Vec::new(), Vec::new());
+        for _ in 0..OF_CLIENT / 90 {
+            let client = Client::from(([198, 51, 100, 77], 1).into(), Limits::default());
+            for _ in 0..100 {
+                let id = client.wire.open();
+                client.wire.send(id, &get("/")[..5]);
+                ids.push((clients.len(), id));
+            }
+            clients.push(client);
+        }
+        let rejected = End::Reset(Code::RequestRejected.number());
+        let is_rejected =
+            |(client, id): &(usize, u64)| clients[*client].wire.ended(*id) == Some(rejected);
+        until(|| ids.iter().any(is_rejected)).await;
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        let refused = ids.iter().filter(|id| is_rejected(id)).count();
+        let first = FREE_STREAMS * clients.len();
+        assert_eq!(ids.len() - refused, OF_CLIENT + first);
+        clients.iter().for_each(|client| client.wire.leave());
+        until(|| clients.iter().all(|client| client.served.get())).await;
     });
 }

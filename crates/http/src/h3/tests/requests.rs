@@ -169,6 +169,7 @@ fn a_client_that_cancels_ends_its_handler() {
         assert_eq!(client.wire.ended(other), None);
         client.wire.leave();
         until(|| waiting() == 0 && client.served.get()).await;
+        assert!(client.teller.0.misbehaviour.borrow().is_none(), "that is no mistake");
     });
 }
 
