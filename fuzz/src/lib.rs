@@ -20,6 +20,7 @@ pub mod files;
 pub mod htaccess;
 pub mod http1;
 pub mod http2;
+pub mod http3;
 pub mod import;
 pub mod include;
 pub mod mail;
@@ -33,6 +34,7 @@ pub mod wire;
 
 mod bytes;
 mod connection;
+mod http3_connection;
 
 pub use bytes::{Bytes, split};
 
@@ -80,6 +82,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_target", http1::target),
     ("http1_trace_context", http1::trace_context),
     ("http2_blocks", http2::blocks),
+    ("http3_connection", http3_connection::connection),
+    ("http3_section", http3::section),
+    ("http3_streams", http3::streams),
     ("import_apache", import::apache),
     ("import_nginx", import::nginx),
     ("import_php_fpm", import::php_fpm),
