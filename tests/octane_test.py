@@ -342,7 +342,7 @@ class Reload(unittest.TestCase):
             answers, problems, stop = [], [], threading.Event()
 
             def visit():
-                while not stop.is_set():
+                while not stop.is_set() and len(problems) < 20:
                     try:
                         answers.append(octane.page()["version"])
                     except Exception as problem:  # of any kind: each is a failed request
@@ -351,18 +351,20 @@ class Reload(unittest.TestCase):
             visitors = [threading.Thread(target=visit) for _ in range(4)]
             for visitor in visitors:
                 visitor.start()
-            for version in ("two", "three"):
-                wait_for(lambda: len(answers) > 20, "visitors")
-                octane.write_version(version)
-                self.assertEqual(octane.reload()[0], 200)
-                self.assertEqual(octane.page()["version"], version)
-                answers.clear()
-            octane.write_version("four")
-            self.assertEqual(octane.call("POST", "/frankenphp/workers/restart")[0], 200)
-            self.assertEqual(octane.page()["version"], "four")
-            stop.set()
-            for visitor in visitors:
-                visitor.join()
+            try:
+                for version in ("two", "three"):
+                    wait_for(lambda: len(answers) > 20, "visitors")
+                    octane.write_version(version)
+                    self.assertEqual(octane.reload()[0], 200)
+                    self.assertEqual(octane.page()["version"], version)
+                    answers.clear()
+                octane.write_version("four")
+                self.assertEqual(octane.call("POST", "/frankenphp/workers/restart")[0], 200)
+                self.assertEqual(octane.page()["version"], "four")
+            finally:
+                stop.set()
+                for visitor in visitors:
+                    visitor.join()
             self.assertEqual(problems, [])
 
     def test_a_script_that_does_not_work_leaves_the_old_one(self):
