@@ -20,7 +20,7 @@ use crate::streams::Incoming;
 const MAX_READ: usize = 64 * 1024;
 
 /// Maximum number of bytes of a body that are read ahead.
-const MAX_AHEAD: usize = 16 * 1024;
+pub(super) const MAX_AHEAD: usize = 16 * 1024;
 
 /// Reader of a request: its head, then its body and trailer.
 pub(super) struct RequestStream<T: Transport> {
@@ -92,22 +92,16 @@ impl<T: Transport> RequestStream<T> {
         self.message.announce(length);
     }
 
-    /// Reads ahead as much of the body as has arrived, up to [`MAX_AHEAD`] bytes. Ready when that
-    /// is known to be all, with true for no body, and with false when there is some.
+    /// Reads the body ahead, up to its end or [`MAX_AHEAD`] bytes. Ready with true if there is none.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        loop {
-            let length: usize = self.ahead.iter().map(Bytes::len).sum();
-            if length > MAX_AHEAD {
-                return Poll::Ready(false);
-            }
-            match self.poll_rest(cx) {
-                Poll::Ready(Ok(Some(bytes))) => self.ahead.push_back(bytes),
-                Poll::Ready(Ok(None)) => return Poll::Ready(self.ahead.is_empty()),
-                Poll::Ready(Err(_)) => return Poll::Ready(false),
-                Poll::Pending if self.ahead.is_empty() => return Poll::Pending,
-                Poll::Pending => return Poll::Ready(false),
+        while self.ahead.iter().map(Bytes::len).sum::<usize>() <= MAX_AHEAD {
+            match ready!(self.poll_rest(cx)) {
+                Ok(Some(bytes)) => self.ahead.push_back(bytes),
+                Ok(None) => return Poll::Ready(self.ahead.is_empty()),
+                Err(_) => break,
             }
         }
+        Poll::Ready(false)
     }
 
     /// Tells the client that no more of the request is read, unless all has been.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::Connection;
 use super::error::{Code, StreamError};
-use super::incoming::{HeadError, RequestStream};
+use super::incoming::{HeadError, MAX_AHEAD, RequestStream};
 use super::outgoing::ResponseStream;
 use super::qpack::Section;
 use super::request;
@@ -25,8 +25,8 @@ use crate::streams::{
     discard_body,
 };
 
-/// Time for the end of a request that is not expected to have a body. It comes with the head, unless
-/// a packet was lost.
+/// Time for the end of a request with a short body or none. It comes with the head, unless a packet
+/// was lost.
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Answers the request of a stream.
@@ -164,15 +164,16 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Reads what has arrived of the body, so that a malformed one is known before the response. Returns
-/// `Some(0)` if there is none, otherwise the announced length.
+/// Reads a short body, and what has arrived of a longer one, so that an error in it is known before
+/// the response. Returns `Some(0)` if there is no body, otherwise the announced length.
 async fn begin_body<T: Transport>(incoming: &mut RequestStream<T>, head: &Head) -> Option<u64> {
     let announced = match head.body {
         BodyLength::Known(length) if head.fields.get("content-length").is_some() => Some(length),
         _ => None,
     };
     let has_usually_none = matches!(&*head.method, b"GET" | b"HEAD" | b"OPTIONS" | b"DELETE");
-    let waits = has_usually_none && announced.is_none_or(|length| length == 0);
+    let is_short = announced.map_or(has_usually_none, |length| length <= MAX_AHEAD as u64);
+    let waits = is_short && !head.expects_continue;
     incoming.announce(announced);
     let mut end_grace = pin!(sleep(END_GRACE));
     poll_fn(|cx| {

@@ -178,7 +178,7 @@ fn an_upload_that_is_reset_is_an_error_of_its_body() {
     run(async {
         let client = Client::connect();
         let id = client.wire.open();
-        client.wire.send(id, head("POST", "/up", &[("content-length", "10")]));
+        client.wire.send(id, head("POST", "/up", &[("content-length", "50000")]));
         client.wire.send(id, data(b"half"));
         until(|| !client.teller.0.peers.borrow().is_empty()).await;
         client.wire.reset(id);
