@@ -102,6 +102,8 @@ fn fields(answer: &Answer, host: &str, scheme: &str, is_own: bool) -> BTreeMap<S
         let value = match name {
             _ if PRESENCE.contains(&name) => "present".to_owned(),
             "location" | "content-location" => relative(value, host, scheme),
+            // Only Howdah names the encoding of names and passwords.
+            "www-authenticate" => value.replace(", charset=\"UTF-8\"", ""),
             "content-type" => value.to_ascii_lowercase().replace(' ', ""),
             // The values are those of sessions.
             "set-cookie" => value.split('=').next().unwrap_or_default().to_owned(),
@@ -149,12 +151,19 @@ mod tests {
                 ("server", "nginx"),
                 ("set-cookie", "a=1"),
                 ("expires", "now"),
+                ("www-authenticate", "Basic realm=\"a\""),
             ],
             "<center>nginx</center>",
         );
         let new = answer(
             301,
-            &[("location", "/b"), ("set-cookie", "a=2"), ("expires", "later"), ("date", "x")],
+            &[
+                ("location", "/b"),
+                ("set-cookie", "a=2"),
+                ("expires", "later"),
+                ("date", "x"),
+                ("www-authenticate", "Basic realm=\"a\", charset=\"UTF-8\""),
+            ],
             "",
         );
         assert_eq!(heads(&old, &new, "a.example", "http"), [""; 0]);
