@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
     EcnCodepoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
     ValidationTokenConfig, VarInt,
@@ -19,6 +20,7 @@ use tokio::task::spawn_local;
 mod connection;
 mod driver;
 mod stream;
+mod transport;
 
 pub use self::connection::Connection;
 use self::connection::State;
@@ -57,6 +59,9 @@ const MAX_MTU: u16 = 1452;
 /// Returns what takes the datagrams of a target; `None` for this endpoint.
 pub type Route = Rc<dyn Fn(Target) -> Option<Inbox>>;
 
+/// Returns the options of an endpoint as they are now.
+pub type GetOptions = Rc<dyn Fn() -> Option<Options>>;
+
 /// Settings of an endpoint.
 pub struct Settings {
     /// Keys of the server.
@@ -71,8 +76,8 @@ pub struct Settings {
     pub arrivals: Arrivals,
     /// Reads the socket: one endpoint of all those that share one.
     pub is_reader: bool,
-    /// Options that may change.
-    pub options: Options,
+    /// Returns the options for a new client; `None` if there are to be no more.
+    pub options: GetOptions,
 }
 
 /// Counters of an endpoint since its start.
@@ -106,7 +111,7 @@ pub(crate) struct Shared {
     pub(crate) socket: Socket,
     pub(crate) keys: Keys,
     pub(crate) route: Route,
-    pub(crate) options: RefCell<Options>,
+    pub(crate) options: GetOptions,
     pub(crate) counters: Counters,
     pub(crate) core: RefCell<Core>,
     /// Connections that the driver has to look at.
@@ -147,17 +152,17 @@ impl Endpoint {
         config.supported_versions(vec![VERSION]);
         config.cid_generator(move || Box::new(Ids { key: Arc::clone(&key), owner }));
         let tls = Arc::new(Tls::new(tls)?);
-        let server = Arc::new(server_config(&keys, &tls, &options)?);
+        let server = NewConnections::new(&keys, tls);
+        let first = server.library(&Options::default())?;
         let may_find_mtu = !socket.may_fragment();
-        let library =
-            quinn_proto::Endpoint::new(Arc::new(config), Some(server), may_find_mtu, None);
+        let library = quinn_proto::Endpoint::new(Arc::new(config), Some(first), may_find_mtu, None);
         let shared = Rc::new(Shared {
             socket,
             keys,
             route,
-            options: RefCell::new(options),
+            options,
             counters: Counters::default(),
-            core: RefCell::new(Core::new(library, tls)),
+            core: RefCell::new(Core::new(library, server)),
             dirty: RefCell::default(),
             accepted: RefCell::default(),
             acceptor: Cell::default(),
@@ -217,18 +222,6 @@ impl Endpoint {
         self.shared.core.borrow().half_open.count()
     }
 
-    /// Changes the options; those of the transport hold for new connections.
-    pub fn set_options(&self, options: Options) -> io::Result<()> {
-        if *self.shared.options.borrow() == options {
-            return Ok(());
-        }
-        let mut core = self.shared.core.borrow_mut();
-        let server = server_config(&self.shared.keys, &core.tls, &options)?;
-        core.library.set_server_config(Some(Arc::new(server)));
-        self.shared.options.replace(options);
-        Ok(())
-    }
-
     /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -248,32 +241,54 @@ impl Drop for Endpoint {
     }
 }
 
-/// Returns the library's configuration of new connections.
-fn server_config(keys: &Keys, tls: &Arc<Tls>, options: &Options) -> io::Result<ServerConfig> {
-    let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(MAX_MTU);
-    let idle = IdleTimeout::try_from(options.idle_timeout).map_err(io::Error::other)?;
-    let mut transport = TransportConfig::default();
-    transport
-        .max_concurrent_bidi_streams(VarInt::from_u32(options.max_streams))
-        .max_concurrent_uni_streams(VarInt::from_u32(MAX_UNIDIRECTIONAL))
-        .max_idle_timeout(Some(idle))
-        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
-        .send_window(SEND_WINDOW)
-        .crypto_buffer_size(CRYPTO_BUFFER)
-        .mtu_discovery_config(Some(mtu))
-        .datagram_receive_buffer_size(None);
-    let mut tokens = ValidationTokenConfig::default();
-    tokens.sent(0);
-    let mut config = ServerConfig::new(Arc::clone(tls) as _, Arc::clone(&keys.token));
-    config
-        .transport_config(Arc::new(transport))
-        .validation_token_config(tokens)
-        .max_incoming(MAX_INCOMING)
-        .incoming_buffer_size(0)
-        .incoming_buffer_size_total(0);
-    Ok(config)
+/// The library's configuration of new connections.
+pub(crate) struct NewConnections {
+    tls: Arc<Tls>,
+    token_key: Arc<dyn HandshakeTokenKey>,
+    /// The configuration for the options of the last new client.
+    last: RefCell<Option<(Options, Arc<ServerConfig>)>>,
+}
+
+impl NewConnections {
+    fn new(keys: &Keys, tls: Arc<Tls>) -> NewConnections {
+        NewConnections { tls, token_key: Arc::clone(&keys.token), last: RefCell::default() }
+    }
+
+    /// Returns the configuration for these options.
+    pub(crate) fn library(&self, options: &Options) -> io::Result<Arc<ServerConfig>> {
+        let mut last = self.last.borrow_mut();
+        if let Some((known, config)) = &*last
+            && known == options
+        {
+            return Ok(Arc::clone(config));
+        }
+        let mut mtu = MtuDiscoveryConfig::default();
+        mtu.upper_bound(MAX_MTU);
+        let idle = IdleTimeout::try_from(options.idle_timeout).map_err(io::Error::other)?;
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(options.max_streams))
+            .max_concurrent_uni_streams(VarInt::from_u32(MAX_UNIDIRECTIONAL))
+            .max_idle_timeout(Some(idle))
+            .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+            .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+            .send_window(SEND_WINDOW)
+            .crypto_buffer_size(CRYPTO_BUFFER)
+            .mtu_discovery_config(Some(mtu))
+            .datagram_receive_buffer_size(None);
+        let mut tokens = ValidationTokenConfig::default();
+        tokens.sent(0);
+        let mut config = ServerConfig::new(Arc::clone(&self.tls) as _, Arc::clone(&self.token_key));
+        config
+            .transport_config(Arc::new(transport))
+            .validation_token_config(tokens)
+            .max_incoming(MAX_INCOMING)
+            .incoming_buffer_size(0)
+            .incoming_buffer_size_total(0);
+        let config = Arc::new(config);
+        *last = Some((options.clone(), Arc::clone(&config)));
+        Ok(config)
+    }
 }
 
 /// Returns the mark of congestion of a datagram, for the library.

@@ -33,6 +33,7 @@ pub(crate) enum Admission {
 /// The half-open clients of an endpoint.
 #[derive(Default)]
 pub(crate) struct HalfOpen {
+    /// Those that have proved their addresses: others may have forged those of a victim.
     by_address: HashMap<IpAddr, usize>,
     count: usize,
     /// Deadlines of handshakes, with the connection's number and serial number; also of those that
@@ -55,23 +56,27 @@ impl HalfOpen {
         if needs_proof && !has_proof { Admission::Retry } else { Admission::Accept }
     }
 
-    /// Adds a client, whose handshake has to be complete at the deadline. Deadlines do not decrease.
+    /// Adds a client, with its address if that is proven. Its handshake has to be complete at the
+    /// deadline. Deadlines do not decrease.
     pub(crate) fn add(
         &mut self,
-        address: SocketAddr,
+        proven: Option<SocketAddr>,
         deadline: Instant,
         number: usize,
         serial: u64,
     ) {
-        *self.by_address.entry(network(address)).or_default() += 1;
+        if let Some(address) = proven {
+            *self.by_address.entry(network(address)).or_default() += 1;
+        }
         self.count += 1;
         self.deadlines.push_back((deadline, number, serial));
     }
 
     /// Removes a client whose handshake is complete or has failed.
-    pub(crate) fn remove(&mut self, address: SocketAddr) {
-        let address = network(address);
-        if let Some(count) = self.by_address.get_mut(&address) {
+    pub(crate) fn remove(&mut self, proven: Option<SocketAddr>) {
+        if let Some(address) = proven.map(network)
+            && let Some(count) = self.by_address.get_mut(&address)
+        {
             *count -= 1;
             if *count == 0 {
                 self.by_address.remove(&address);
@@ -126,7 +131,7 @@ mod tests {
     fn filled(count: u16) -> HalfOpen {
         let mut half_open = HalfOpen::default();
         for host in 0..count {
-            half_open.add(address(host), Instant::now(), host.into(), 0);
+            half_open.add(Some(address(host)), Instant::now(), host.into(), 0);
         }
         half_open
     }
@@ -147,13 +152,15 @@ mod tests {
     fn one_address_does_not_take_all_places() {
         let mut half_open = HalfOpen::default();
         for number in 0..100 {
-            half_open.add(address(1), Instant::now(), number, 0);
+            half_open.add(Some(address(1)), Instant::now(), number, 0);
         }
         assert_eq!(half_open.admit(address(1), true, Retry::Auto), Admission::Ignore);
         assert_eq!(half_open.admit(address(2), true, Retry::Auto), Admission::Accept);
         assert_eq!(half_open.admit(address(1), false, Retry::Auto), Admission::Retry, "forged?");
-        half_open.remove(address(1));
+        half_open.remove(Some(address(1)));
+        half_open.add(None, Instant::now(), 100, 0);
         assert_eq!(half_open.admit(address(1), true, Retry::Auto), Admission::Accept);
+        half_open.remove(None);
         assert_eq!(half_open.count(), 99);
     }
 
@@ -169,8 +176,8 @@ mod tests {
     fn handshakes_are_due_in_their_order() {
         let (mut half_open, start) = (HalfOpen::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        half_open.add(address(1), at(1), 5, 7);
-        half_open.add(address(1), at(2), 6, 8);
+        half_open.add(Some(address(1)), at(1), 5, 7);
+        half_open.add(Some(address(1)), at(2), 6, 8);
         assert_eq!((half_open.take_due(start), half_open.next()), (None, Some(at(1))));
         assert_eq!(half_open.take_due(at(1)), Some((5, 7)));
         assert_eq!(half_open.take_due(at(1)), None);

@@ -1,4 +1,4 @@
-//! QUIC (RFC 9000, version 1) for the threads of the router. Knows nothing of HTTP.
+//! QUIC (RFC 9000, version 1) for the threads of the router: the transport of HTTP/3.
 //!
 //! A thread has one [`Endpoint`] for each of its UDP sockets. The protocol is that of quinn-proto, which
 //! does no I/O; this crate drives it:
@@ -31,7 +31,7 @@ mod timers;
 mod tls;
 
 pub use self::datagram::{Arrivals, Datagram, Inbox};
-pub use self::endpoint::{Connection, Counters, Endpoint, Recv, Route, Send, Settings};
+pub use self::endpoint::{Connection, Counters, Endpoint, GetOptions, Recv, Route, Send, Settings};
 pub use self::errors::{Closed, ReadError, WriteError};
 pub use self::ids::{Owner, Target};
 pub use self::keys::Keys;

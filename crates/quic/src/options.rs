@@ -26,3 +26,14 @@ pub struct Options {
     /// Time within which a handshake has to be complete.
     pub handshake_timeout: Duration,
 }
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            retry: Retry::Auto,
+            max_streams: 100,
+            idle_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
+        }
+    }
+}

@@ -6,25 +6,13 @@ use std::time::Duration;
 
 use howdah_quic::{Options, Retry};
 
-use self::support::{Echo, options, run};
-
-async fn exchange(connection: &quinn::Connection, bytes: Vec<u8>) -> Vec<u8> {
-    let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    let sent = bytes.clone();
-    let sending = async move {
-        send.write_all(&sent).await.unwrap();
-        send.finish().unwrap();
-        send
-    };
-    let (_send, received) = tokio::join!(sending, recv.read_to_end(bytes.len() + 1));
-    received.unwrap()
-}
+use self::support::{Echo, exchange, run};
 
 #[test]
 fn streams_are_echoed() {
     run(async {
         let echo = Echo::new();
-        let (endpoint, address) = echo.serve(options());
+        let (endpoint, address) = echo.serve(Options::default());
         let (_client, connection) = echo.connect(address).await;
         assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");
         let long: Vec<_> = (0..3_000_000_u32).map(|number| (number / 7) as u8).collect();
@@ -37,7 +25,7 @@ fn streams_are_echoed() {
 fn many_streams_of_many_connections_are_served_at_the_same_time() {
     run(async {
         let echo = Echo::new();
-        let (_endpoint, address) = echo.serve(options());
+        let (_endpoint, address) = echo.serve(Options::default());
         let mut clients = Vec::new();
         for _ in 0..8 {
             clients.push(echo.connect(address).await);
@@ -60,7 +48,8 @@ fn many_streams_of_many_connections_are_served_at_the_same_time() {
 fn a_client_proves_its_address_where_that_is_wanted() {
     run(async {
         let echo = Echo::new();
-        let (endpoint, address) = echo.serve(Options { retry: Retry::Always, ..options() });
+        let (endpoint, address) =
+            echo.serve(Options { retry: Retry::Always, ..Options::default() });
         let (_client, connection) = echo.connect(address).await;
         assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");
         assert_ne!(endpoint.counters().retried.get(), 0);
@@ -71,7 +60,7 @@ fn a_client_proves_its_address_where_that_is_wanted() {
 fn a_name_that_is_not_served_gets_the_alert() {
     run(async {
         let echo = Echo::new();
-        let (_endpoint, address) = echo.serve(options());
+        let (_endpoint, address) = echo.serve(Options::default());
         let client = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
         let connecting = client.connect_with(echo.client(), address, "elsewhere.test").unwrap();
         let error = connecting.await.unwrap_err();
@@ -84,7 +73,7 @@ fn a_name_that_is_not_served_gets_the_alert() {
 fn a_client_that_changes_its_port_goes_on() {
     run(async {
         let echo = Echo::new();
-        let (_endpoint, address) = echo.serve(options());
+        let (_endpoint, address) = echo.serve(Options::default());
         let (client, connection) = echo.connect(address).await;
         assert_eq!(exchange(&connection, b"before".to_vec()).await, b"before");
         client.rebind(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
@@ -97,7 +86,7 @@ fn a_client_that_changes_its_port_goes_on() {
 fn the_codes_of_the_peer_arrive() {
     run(async {
         let echo = Echo::new();
-        let (endpoint, address) = echo.serve(options());
+        let (endpoint, address) = echo.serve(Options::default());
         let (_client, connection) = echo.connect(address).await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"x").await.unwrap();
@@ -115,7 +104,7 @@ fn the_codes_of_the_peer_arrive() {
 fn a_stopped_endpoint_serves_its_connections_and_no_new_ones() {
     run(async {
         let echo = Echo::new();
-        let (endpoint, address) = echo.serve(options());
+        let (endpoint, address) = echo.serve(Options::default());
         let (_client, connection) = echo.connect(address).await;
         endpoint.stop();
         assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");

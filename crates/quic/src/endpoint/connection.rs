@@ -32,8 +32,8 @@ pub(crate) struct State {
     /// Distinguishes the connections that have had this handle.
     pub(crate) serial: u64,
     pub(crate) paths: RefCell<Paths>,
-    /// Address that the handshake began from.
-    pub(crate) first_remote: SocketAddr,
+    /// Address that the handshake began from, if the client had proved it.
+    pub(crate) proven: Option<SocketAddr>,
     /// The connection is counted as open.
     pub(crate) is_counted: Cell<bool>,
     /// The handshake is not complete.
@@ -78,7 +78,7 @@ impl State {
             library: RefCell::new(library),
             handle,
             serial,
-            first_remote: paths.known(),
+            proven: (!paths.is_unproven()).then(|| paths.known()),
             paths: RefCell::new(paths),
             is_counted: Cell::new(true),
             is_half_open: Cell::new(true),
@@ -265,6 +265,11 @@ impl Connection {
             self.0.end(Closed::Locally);
             self.0.touch();
         }
+    }
+
+    /// Returns the reason for which the connection has ended, if it has.
+    pub fn ended(&self) -> Option<Closed> {
+        self.0.closed.borrow().clone()
     }
 
     /// Waits for the end of the connection.

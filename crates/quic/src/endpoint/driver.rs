@@ -7,7 +7,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -18,15 +17,15 @@ use quinn_proto::{
 use tokio::time::{Sleep, sleep_until};
 
 use super::connection::{Connection, State};
-use super::{Shared, count, ecn};
+use super::{NewConnections, Shared, count, ecn};
 use crate::datagram::{Arrivals, Datagram};
 use crate::errors::Closed;
 use crate::guard::guarded;
 use crate::half_open::{Admission, HalfOpen};
+use crate::options::Options;
 use crate::paths::Paths;
 use crate::socket::{MAX_SENT, SEND_PAUSE};
 use crate::timers::Timers;
-use crate::tls::Tls;
 
 /// Batches that are read in one turn, before others of the thread have theirs.
 const MAX_BATCHES: usize = 4;
@@ -42,8 +41,8 @@ const MAX_MESSAGES: usize = 4;
 
 /// The library's endpoint and its connections.
 pub(crate) struct Core {
-    pub(crate) library: Endpoint,
-    pub(crate) tls: Arc<Tls>,
+    library: Endpoint,
+    new: NewConnections,
     /// By the numbers of their handles.
     connections: Vec<Option<Rc<State>>>,
     timers: Timers,
@@ -56,10 +55,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(library: Endpoint, tls: Arc<Tls>) -> Core {
+    pub(crate) fn new(library: Endpoint, new: NewConnections) -> Core {
         Core {
             library,
-            tls,
+            new,
             connections: Vec::new(),
             timers: Timers::default(),
             half_open: HalfOpen::default(),
@@ -239,11 +238,14 @@ impl Shared {
         mut buffer: Vec<u8>,
     ) -> Vec<u8> {
         let (remote, is_proven) = (incoming.remote_address(), incoming.remote_address_validated());
-        let options = self.options.borrow();
-        let admission = if self.is_open.get() {
-            core.half_open.admit(remote, is_proven, options.retry)
-        } else {
-            Admission::Ignore
+        let options = if self.is_open.get() { (self.options)() } else { None };
+        let config = options.as_ref().and_then(|options| core.new.library(options).ok());
+        let (options, config, admission) = match options.zip(config) {
+            Some((options, config)) => {
+                let admission = core.half_open.admit(remote, is_proven, options.retry);
+                (options, Some(config), admission)
+            }
+            None => (Options::default(), None, Admission::Ignore),
         };
         let library = &mut core.library;
         match admission {
@@ -265,7 +267,7 @@ impl Shared {
             }
             Admission::Accept => {
                 let accepted =
-                    || library.accept(incoming, now, &mut buffer, None).map_err(Box::new);
+                    || library.accept(incoming, now, &mut buffer, config).map_err(Box::new);
                 match guarded(accepted) {
                     Some(Ok((handle, connection))) => {
                         let paths = Paths::new(remote, length, is_proven);
@@ -295,12 +297,12 @@ impl Shared {
     ) {
         let serial = core.next_serial;
         core.next_serial += 1;
-        core.half_open.add(paths.known(), deadline, handle.0, serial);
         core.open += 1;
         if core.connections.len() <= handle.0 {
             core.connections.resize(handle.0 + 1, None);
         }
         let state = State::new(connection, handle, serial, paths, self);
+        core.half_open.add(state.proven, deadline, handle.0, serial);
         core.connections[handle.0] = Some(Rc::clone(&state));
         state.touch();
     }
@@ -344,7 +346,7 @@ impl Shared {
         }
         if state.is_half_open.replace(false) {
             count(&self.counters.failed);
-            core.half_open.remove(state.first_remote);
+            core.half_open.remove(state.proven);
         }
     }
 
@@ -458,7 +460,7 @@ impl Shared {
     /// The handshake of a connection is complete.
     fn complete(self: &Rc<Self>, core: &mut Core, state: &Rc<State>) {
         if state.is_half_open.replace(false) {
-            core.half_open.remove(state.first_remote);
+            core.half_open.remove(state.proven);
             state.paths.borrow_mut().prove();
             self.accepted.borrow_mut().push_back(Connection(Rc::clone(state)));
             if let Some(waker) = self.acceptor.take() {

@@ -1,13 +1,13 @@
 //! A server that echoes streams, and clients on quinn.
+#![allow(dead_code)] // each test program uses a part
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_quic::{
-    Choice, ChooseTls, Endpoint, Inbox, Keys, Options, Owner, Recv, Refusal, Retry, Send, Settings,
+    Choice, ChooseTls, Endpoint, Inbox, Keys, Options, Owner, Recv, Refusal, Send, Settings,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ClientHello;
@@ -17,6 +17,7 @@ use tokio::task::spawn_local;
 pub const PROTOCOL: &[u8] = b"echo";
 
 /// A certificate of `localhost`, with the TLS configuration that has it.
+#[derive(Clone)]
 pub struct Echo {
     config: Arc<rustls::ServerConfig>,
     certificate: CertificateDer<'static>,
@@ -24,7 +25,14 @@ pub struct Echo {
 
 impl Echo {
     pub fn new() -> Echo {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        Echo::with_names(0)
+    }
+
+    /// Makes a certificate that also has this many other names.
+    pub fn with_names(others: usize) -> Echo {
+        let names = (0..others).map(|number| format!("name-{number}.localhost"));
+        let names: Vec<_> = ["localhost".to_owned()].into_iter().chain(names).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
         let certificate = made.cert.der().clone();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -47,7 +55,7 @@ impl Echo {
             route: Rc::new(|_| None),
             arrivals: Inbox::new().1,
             is_reader: true,
-            options,
+            options: Rc::new(move || Some(options.clone())),
         }
     }
 
@@ -97,17 +105,8 @@ impl ChooseTls for Chooser {
     }
 }
 
-/// Usual options.
-pub fn options() -> Options {
-    Options {
-        retry: Retry::Auto,
-        max_streams: 100,
-        idle_timeout: Duration::from_secs(30),
-        handshake_timeout: Duration::from_secs(10),
-    }
-}
-
-async fn echo_all(endpoint: Rc<Endpoint>) {
+/// Echoes the streams of all clients.
+pub async fn echo_all(endpoint: Rc<Endpoint>) {
     while let Some(connection) = endpoint.accept().await {
         spawn_local(async move {
             while let Ok((send, recv)) = connection.accept_bi().await {
@@ -145,4 +144,17 @@ pub fn run(test: impl Future<Output = ()> + 'static) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(test);
+}
+
+/// Sends bytes on a stream of its own, and returns what comes back.
+pub async fn exchange(connection: &quinn::Connection, bytes: Vec<u8>) -> Vec<u8> {
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    let sent = bytes.clone();
+    let sending = async move {
+        send.write_all(&sent).await.unwrap();
+        send.finish().unwrap();
+        send
+    };
+    let (_send, received) = tokio::join!(sending, recv.read_to_end(bytes.len() + 1));
+    received.unwrap()
 }
