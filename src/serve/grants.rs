@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use howdah_config::{
-    Acme, Config, Endpoint, Listener, ListenerSocket, MailServer, SmtpTls, Telemetry, path,
+    Acme, Config, Endpoint, Http3, Listener, ListenerSocket, MailServer, SmtpTls, Telemetry, path,
 };
 use howdah_router::process::{spec, tls_sources};
 use howdah_supervisor::{Grants, Names, SocketAccess};
@@ -48,7 +48,11 @@ fn of(config: &Config) -> Grants {
         .collect();
     let mut grants = Grants {
         listeners: { config.listeners.iter() }
-            .map(|listener| (listener.name.clone(), socket_access(listener)))
+            .flat_map(|listener| {
+                let udp = listener.http3.as_ref().map(|_| Http3::socket_name(&listener.name));
+                let names = [listener.name.clone()].into_iter().chain(udp);
+                names.map(|name| (name, socket_access(listener)))
+            })
             .collect(),
         logs: { config.applications.iter() }
             .filter_map(|application| application.limits.slow_log.as_deref())

@@ -12,6 +12,7 @@ mod failed_upgrades;
 mod faulty_sites;
 mod fpm;
 mod full_disks;
+mod http3;
 mod hung_router;
 mod last_requests;
 mod log_rotation;

@@ -6,6 +6,7 @@ use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::fastcgi_listener::{FASTCGI_KEYS, FastCgiListener};
 use crate::forwarded::{CLIENT_IP, FORWARDED, Forwarded};
+use crate::http3::{HTTP3, Http3};
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit::{LIMIT, LimitRule};
 use crate::listener_socket::{ListenerSocket, SOCKET};
@@ -47,6 +48,13 @@ pub(crate) static LISTENER: Shape = Shape {
         )
         .default("with TLS `true`, without it `false`")
         .details("See below"),
+        Key::new(
+            "http3",
+            Kind::Either(&[Kind::Switch, Kind::Object(&HTTP3)]),
+            "Serves HTTP/3, over UDP on the same address and port, beside HTTP/1.1 and HTTP/2",
+        )
+        .default("false")
+        .details("Needs `tls`. See [HTTP/3](../tls.md#http3) and below"),
         Key::new(
             "redirect_to_https",
             Kind::Either(&[Kind::Switch, Kind::Integer(1, 65_535)]),
@@ -129,6 +137,8 @@ pub struct Listener {
     pub tls: Option<Tls>,
     /// Support of HTTP/2 without TLS.
     pub http2: CleartextHttp2,
+    /// HTTP/3 beside the others; `None` without.
+    pub http3: Option<Http3>,
     /// The https port that requests without TLS are redirected to; `None` serves them.
     pub redirect_to_https: Option<u16>,
     /// Trusted proxies for the client's address and scheme.
@@ -168,8 +178,10 @@ impl Listener {
         let mut taken = std::collections::HashMap::new();
         for (name, member) in node.members()? {
             let Some(listener) = node.part(Listener::read(name, &member))? else { continue };
+            let http3 = listener.http3.as_ref().map(|_| (listener.address.clone(), true));
             let place = (listener.address.clone(), listener.is_udp());
-            if let Some(other) = taken.insert(place, name) {
+            let others = [Some(place), http3].into_iter().flatten();
+            if let Some(other) = others.filter_map(|place| taken.insert(place, name)).next() {
                 let message = format!("is the same address as \"{}\"", Shown(other));
                 node.part::<()>(Err(member.invalid(message)))?;
                 continue;
@@ -198,6 +210,7 @@ impl Listener {
             session: None,
             tls: None,
             http2: CleartextHttp2::Never,
+            http3: None,
             redirect_to_https: None,
             forwarded: None,
             client_ip: None,
@@ -250,6 +263,7 @@ impl Listener {
             let error = tls.invalid("has \"starttls\", which only protocols of mail have");
             return Err(error.with_hint("pass to \"mail/NAME\", or leave it out"));
         }
+        let http3 = Http3::read(&object, &address, tls.as_ref())?;
         let socket = ListenerSocket::read(&object, &address, fastcgi.is_some())?;
         let backlog = object.read("backlog", |backlog| {
             let length = backlog.integer(-1..=i64::from(i32::MAX))?;
@@ -281,6 +295,7 @@ impl Listener {
             session,
             tls,
             http2,
+            http3,
             redirect_to_https,
             forwarded,
             client_ip,

@@ -12,6 +12,7 @@ use super::*;
 mod application;
 mod fastcgi;
 mod fastcgi_listener;
+mod http3;
 mod jobs;
 mod limit;
 mod names;

@@ -1,5 +1,6 @@
 //! Changes of responses by the options of actions.
 
+pub mod alternative;
 pub mod bandwidth;
 pub mod browser_caching;
 pub mod charset;

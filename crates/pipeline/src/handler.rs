@@ -42,7 +42,7 @@ use howdah_sys::log::Level;
 use self::respond::{limit_body, produce, settle};
 use crate::context::Context;
 use crate::filters::{
-    bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
+    alternative, bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
     security_headers,
 };
 use crate::refusals;
@@ -58,6 +58,8 @@ pub struct RequestHandler {
     progress: Cell<Option<Number>>,
     /// True for the handler of a connection, false for that of one of its streams.
     is_connection: bool,
+    /// The connection is one of QUIC.
+    is_http3: bool,
 }
 
 impl Handler for RequestHandler {
@@ -127,6 +129,7 @@ impl Handler for RequestHandler {
         security_headers::apply(effects.security_headers, request, &mut response);
         browser_caching::apply(effects.caching, request, &mut response);
         charset::apply(effects.charset, &mut response);
+        alternative::apply(snapshot.listeners.get(&*self.listener), request, &mut response);
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);
@@ -175,7 +178,13 @@ impl Handler for RequestHandler {
         let snapshot = self.thread.snapshot_for(&self.listener);
         let listener = snapshot.listeners.get(&*self.listener);
         let is_fastcgi = listener.is_some_and(|listener| listener.fastcgi.is_some());
-        let protocol = if is_fastcgi { "FastCGI" } else { "HTTP/2" };
+        let protocol = if self.is_http3 {
+            "HTTP/3"
+        } else if is_fastcgi {
+            "FastCGI"
+        } else {
+            "HTTP/2"
+        };
         self.log_client_error(connection, format_args!("{protocol} connection closed: {why}"));
     }
 
@@ -222,15 +231,25 @@ fn logs(
 impl RequestHandler {
     /// Creates the handler for a connection of a listener.
     pub fn new(thread: &Rc<RouterThread>, listener: &Arc<str>) -> Self {
-        RequestHandler::with(thread, listener, true)
+        RequestHandler::with(thread, listener, true, false)
+    }
+
+    /// As [`RequestHandler::new`], for a connection of HTTP/3.
+    pub fn of_http3(thread: &Rc<RouterThread>, listener: &Arc<str>) -> Self {
+        RequestHandler::with(thread, listener, true, true)
     }
 
     /// Creates a handler for a concurrent request of the same connection.
     pub fn for_stream(&self) -> Self {
-        RequestHandler::with(&self.thread, &self.listener, false)
+        RequestHandler::with(&self.thread, &self.listener, false, self.is_http3)
     }
 
-    fn with(thread: &Rc<RouterThread>, listener: &Arc<str>, is_connection: bool) -> Self {
+    fn with(
+        thread: &Rc<RouterThread>,
+        listener: &Arc<str>,
+        is_connection: bool,
+        is_http3: bool,
+    ) -> Self {
         let (thread, listener) = (Rc::clone(thread), Arc::clone(listener));
         RequestHandler {
             thread,
@@ -238,6 +257,7 @@ impl RequestHandler {
             active: Cell::new(false),
             progress: Cell::default(),
             is_connection,
+            is_http3,
         }
     }
 

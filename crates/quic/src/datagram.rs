@@ -36,6 +36,11 @@ impl Inbox {
         (Inbox(inbox), Arrivals(arrivals))
     }
 
+    /// Waits for the end of the endpoint.
+    pub async fn closed(&self) {
+        self.0.closed().await;
+    }
+
     /// Passes a datagram. It is lost if the endpoint does not keep up.
     pub fn deliver(&self, datagram: Datagram) {
         let _ = self.0.try_send(datagram);

@@ -81,7 +81,10 @@ pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
 }
 
 /// Counts a connection of a listener by its limits.
-fn count(listener: &Listener, info: &ConnectionInfo) -> Result<Vec<Permit>, TooManyConnections> {
+pub(crate) fn count(
+    listener: &Listener,
+    info: &ConnectionInfo,
+) -> Result<Vec<Permit>, TooManyConnections> {
     let now = clock::monotonic_us() * 1000;
     match listener.session {
         None => rules::connect(&listener.limit, info.peer, now),
@@ -90,7 +93,7 @@ fn count(listener: &Listener, info: &ConnectionInfo) -> Result<Vec<Permit>, TooM
 }
 
 /// Serves a connection as a task, which holds the permits. Without any it is smaller.
-fn spawn(
+pub(crate) fn spawn(
     thread: &Rc<RouterThread>,
     permits: Vec<Permit>,
     serving: impl Future<Output = ()> + 'static,

@@ -10,6 +10,7 @@ mod connection;
 mod descriptor_shortage;
 mod disk_progress;
 pub mod geo_databases;
+mod http3;
 pub mod process;
 mod session;
 mod stream;

@@ -27,6 +27,7 @@ mod control_thread;
 mod disk;
 mod event_loop;
 mod hello;
+mod http3;
 mod jobs;
 mod last_minute;
 mod last_requests;

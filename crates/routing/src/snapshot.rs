@@ -90,8 +90,13 @@ pub struct Listener {
     pub session: Option<config::Session>,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<Arc<TlsListener>>,
+    /// Value of `Alt-Svc` in responses over TLS and TCP: how clients reach HTTP/3, or that they no
+    /// longer do. `None` for none.
+    pub alternative: Option<Arc<str>>,
     /// Port of the https redirect for requests without TLS.
     pub redirect_to_https: Option<u16>,
+    /// HTTP/3; `None` without.
+    pub http3: Option<config::Http3>,
     /// HTTP/2 on connections without TLS.
     pub http2: config::CleartextHttp2,
     /// Addresses whose connections begin with the PROXY protocol.

@@ -60,6 +60,7 @@ mod file_helpers;
 mod file_task;
 mod grants;
 mod handover;
+mod http3_secret;
 mod identity;
 mod job_launch;
 mod last_document;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use howdah_sys::log::Log;
 use howdah_sys::packet;
-use howdah_wire::messages::FromSupervisor;
+use howdah_wire::messages::{FromSupervisor, Secret};
 
 use crate::certificates::Certificates;
 use crate::changes::Current;
@@ -64,6 +64,8 @@ pub(crate) struct Resources<'a> {
     pub(crate) options: &'a Options,
     pub(crate) current: &'a Current,
     pub(crate) certificates: &'a Certificates,
+    /// The secret of HTTP/3 in hexadecimal.
+    pub(crate) http3_secret: &'a str,
     /// Name of the socket of the dashboard process.
     pub(crate) dashboard: &'a str,
     /// The sockets that take spans and metrics, and the memory with the number of lost spans.
@@ -78,7 +80,8 @@ pub(crate) fn start(
     limits: Limits,
     now: Instant,
 ) -> io::Result<Router> {
-    let Resources { options, current, certificates, telemetry, dashboard, log } = *resources;
+    let Resources { options, current, certificates, http3_secret, telemetry, dashboard, log } =
+        *resources;
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
@@ -97,6 +100,7 @@ pub(crate) fn start(
         required: limits.required,
         holds_renewals: limits.holds_renewals,
         dashboard: dashboard.to_owned(),
+        http3_secret: Secret::new(http3_secret.to_owned()),
     };
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

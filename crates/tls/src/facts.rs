@@ -6,7 +6,8 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use howdah_http::handshake::{ClientCertificate, Handshake, HostPolicy};
 use howdah_text::{base64, hex};
-use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls::pki_types::CertificateDer;
+use rustls::{HandshakeKind, ProtocolVersion, ServerConnection, SupportedCipherSuite};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -20,18 +21,44 @@ pub(super) fn facts(
     listener: Arc<TlsListener>,
     rule: Option<usize>,
 ) -> Handshake {
-    let leaf = connection.peer_certificates().and_then(<[_]>::first);
-    Handshake {
-        protocol: match connection.protocol_version() {
-            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "TLSv1.3",
-        },
-        cipher: connection.negotiated_cipher_suite().map_or("", parameters::suite_name),
-        server_name: connection.server_name().unwrap_or_default().to_ascii_lowercase(),
+    let protocol = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+        _ => "TLSv1.3",
+    };
+    let negotiated = Negotiated {
+        server_name: connection.server_name().unwrap_or_default(),
+        suite: connection.negotiated_cipher_suite(),
         is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
-        client: leaf.and_then(|leaf| client_certificate(leaf)),
-        requests_client_certificate: rule.is_some(),
-        hosts: HostPolicy(Arc::new(move |host| listener.rule(host) == rule)),
+        client: connection.peer_certificates().and_then(<[_]>::first),
+    };
+    Handshake { protocol, ..negotiated.facts(listener, rule) }
+}
+
+/// What a handshake of TLS 1.3 has agreed on, as the TLS library tells it.
+pub struct Negotiated<'n> {
+    /// Name that the client has asked for; empty without one.
+    pub server_name: &'n str,
+    /// Cipher suite.
+    pub suite: Option<SupportedCipherSuite>,
+    /// The client has resumed an earlier session.
+    pub is_resumed: bool,
+    /// Certificate of the client.
+    pub client: Option<&'n CertificateDer<'static>>,
+}
+
+impl Negotiated<'_> {
+    /// Returns the facts about a connection, for whose name the listener has the client certificate
+    /// rule with this index.
+    pub fn facts(&self, listener: Arc<TlsListener>, rule: Option<usize>) -> Handshake {
+        Handshake {
+            protocol: "TLSv1.3",
+            cipher: self.suite.map_or("", parameters::suite_name),
+            server_name: self.server_name.to_ascii_lowercase(),
+            is_resumed: self.is_resumed,
+            client: self.client.and_then(|leaf| client_certificate(leaf)),
+            requests_client_certificate: rule.is_some(),
+            hosts: HostPolicy(Arc::new(move |host| listener.rule(host) == rule)),
+        }
     }
 }
 

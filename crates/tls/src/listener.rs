@@ -12,6 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 
 use super::certificates::{CertificateInUse, Certificates, UnusableCertificate, certified};
 use super::clients::{Rule, RuleFiles, Verifier};
+use super::http3;
 use super::material::{CertificateFiles, Source};
 use super::parameters;
 use super::sessions::Sessions;
@@ -25,6 +26,8 @@ pub struct TlsListener {
     rules: Vec<Rule>,
     /// For names without a rule.
     without_rule: Arc<ServerConfig>,
+    /// The same for HTTP/3: for names without a rule, then for each rule.
+    pub(super) http3: Vec<Arc<ServerConfig>>,
     counters: Arc<Counters>,
     /// Reason why no client can use it.
     closed: Option<String>,
@@ -77,8 +80,10 @@ impl TlsListener {
         });
         let rules = rules.collect::<Result<Vec<_>, String>>()?;
         let without_rule = server_config(settings, &certificates, None, b"")?;
-        let (settings, counters) = (settings.clone(), Arc::default());
-        Ok(TlsListener { settings, certificates, rules, without_rule, counters, closed: None })
+        let of_rules = rules.iter().map(|rule| &rule.config);
+        let http3 = http3::configurations([&without_rule].into_iter().chain(of_rules));
+        let (settings, counters, closed) = (settings.clone(), Arc::default(), None);
+        Ok(TlsListener { settings, certificates, rules, without_rule, http3, counters, closed })
     }
 
     /// Builds a listener that refuses all clients: without a file, such as the authorities of

@@ -468,3 +468,21 @@ async fn nothing_is_read_before_the_handshake_is_over() {
     let mut again = rustls::ClientConnection::new(Arc::clone(&eager), name).unwrap();
     assert!(again.early_data().is_none(), "the session that was kept allows none");
 }
+
+#[test]
+fn http_3_has_the_certificates_and_rules_of_the_listener() {
+    let authority = Authority::new();
+    let rule = json!({"authorities": "/ca.pem", "names": ["admin.test"]});
+    let tls = json!({
+        "certificate": "a", "refuse_unknown_names": true, "client_certificates": rule,
+    });
+    let bundle = authority.issue(&["a.test", "admin.test"]);
+    let listener = listener(tls, &[("a", &bundle), ("/ca.pem", &authority.pem())]);
+    let chosen = |name| listener.choose_http3(name).map(|choice| (choice.rule, choice.config));
+    let (rule, config) = chosen("A.test").unwrap();
+    assert_eq!((rule, &*config.alpn_protocols), (None, &[b"h3".to_vec()][..]));
+    let (rule, admin) = chosen("admin.test").unwrap();
+    assert_eq!(rule, Some(0));
+    assert!(!Arc::ptr_eq(&config, &admin));
+    assert_eq!(chosen("other.test").err(), Some(112));
+}

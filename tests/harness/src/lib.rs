@@ -14,6 +14,7 @@ pub mod echo;
 pub mod fastcgi;
 pub mod hanging;
 pub mod http2;
+pub mod http3;
 pub mod mail;
 pub mod postfix;
 pub mod processes;

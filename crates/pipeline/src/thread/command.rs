@@ -1,5 +1,6 @@
 //! Commands of the control thread to the router threads, and the counters that it reads.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -8,6 +9,7 @@ use howdah_http::drain::HandedOver;
 use howdah_http::usage::Used;
 use howdah_metrics::{Counts, Filter, KeptRequests};
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
+use howdah_quic::{Arrivals, Inbox, Keys};
 use howdah_routing::snapshot::Snapshot;
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
@@ -29,6 +31,23 @@ pub struct Handover {
     pub scripts: Vec<(Arc<str>, Used)>,
 }
 
+/// The UDP socket of a listener, as one thread gets it.
+#[derive(Debug)]
+pub struct Http3Socket {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// Datagrams from other threads.
+    pub arrivals: Arrivals,
+    /// Inboxes of all threads.
+    pub inboxes: Arc<[Inbox]>,
+    /// This thread reads the socket.
+    pub is_reader: bool,
+    /// Keys of the server.
+    pub keys: Keys,
+    /// Number of this process.
+    pub generation: u16,
+}
+
 /// A command to a router thread. `done` is sent when the thread has carried it out.
 #[derive(Debug)]
 pub enum ThreadCommand {
@@ -38,6 +57,15 @@ pub enum ThreadCommand {
         name: Arc<str>,
         /// Its socket.
         socket: ListeningSocket,
+    },
+    /// Serve HTTP/3 of a listener; ignored if the thread does already.
+    ListenHttp3 {
+        /// The listener's name.
+        listener: Arc<str>,
+        /// Name of its UDP socket.
+        name: Arc<str>,
+        /// The socket.
+        socket: Http3Socket,
     },
     /// Close this thread's handle of a listening socket. Open connections continue.
     Pause {

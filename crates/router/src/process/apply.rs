@@ -24,6 +24,7 @@ use super::pools::Wanted;
 use super::prepare::Prepared;
 use super::threads::thread_count;
 use super::trigger::{CHANGE_TIMEOUT, Trigger};
+use crate::http3;
 
 /// Reason for which a configuration was not applied: one line with the problem and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +140,9 @@ impl ControlThread {
                 let _ = self.pools.discard();
                 self.names.discard(&current.config);
                 let is_new = |address: &String| {
-                    !current.listeners.contains_key(address) || self.closed.contains(address)
+                    let is_known = current.listeners.contains_key(address)
+                        || http3::listener_of(&current, address).is_some();
+                    !is_known || self.closed.contains(address)
                 };
                 for address in prepared.sockets.into_keys().filter(is_new) {
                     let _ = self.link.send(&ToSupervisor::Unbind { address });

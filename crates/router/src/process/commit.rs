@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use howdah_access_log::secrets;
-use howdah_config::Config;
+use howdah_config::{Config, Http3};
 use howdah_http::{mask, memory};
 use howdah_pipeline::thread::ThreadCommand;
 use howdah_routing::snapshot::Snapshot;
@@ -16,8 +16,10 @@ use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
+use super::http3::listen_http3;
 use super::prepare::Prepared;
 use super::threads::{listen, send_and_wait};
+use crate::http3;
 
 impl ControlThread {
     /// Asks the supervisor to store the prepared configuration.
@@ -56,6 +58,12 @@ impl ControlThread {
         let snapshot = Arc::new(snapshot);
         let is_removed = |name: &&String| !snapshot.listeners.contains_key(*name);
         let removed: Vec<_> = current.listeners.keys().filter(is_removed).collect();
+        // A listener may lose HTTP/3 and stay.
+        let with_http3 = current.listeners.iter().filter(|(_, listener)| listener.http3.is_some());
+        let without_http3: Vec<_> = with_http3
+            .map(|(name, _)| Http3::socket_name(name))
+            .filter(|socket| http3::listener_of(&snapshot, socket).is_none())
+            .collect();
         for name in &removed {
             send_and_wait(&self.threads, |done| ThreadCommand::AnnounceRemoval {
                 name: name.as_str().into(),
@@ -89,7 +97,7 @@ impl ControlThread {
             self.closed.replace(closed, Instant::now());
         }
         self.hand_out(&snapshot, sockets, threads).await?;
-        for name in removed {
+        for name in without_http3.iter().chain(removed) {
             self.remove_listener(name).await?;
         }
         self.pools.keep_only(&snapshot).map_err(text)?;
@@ -106,6 +114,11 @@ impl ControlThread {
     ) -> Result<(), String> {
         let (accepting, others) = self.threads.split_at(threads.min(self.threads.len()));
         for (name, fd) in sockets {
+            if let Some(listener) = http3::listener_of(snapshot, &name) {
+                let (threads, identity) = (&self.threads, &self.http3);
+                listen_http3(threads, listener, &name, fd, identity).map_err(text)?;
+                continue;
+            }
             listen(accepting, snapshot, &name, fd).map_err(text)?;
             let pause = |done| ThreadCommand::Pause { name: name.as_str().into(), done };
             send_and_wait(others, pause).await;

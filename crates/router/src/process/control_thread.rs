@@ -22,6 +22,7 @@ use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
+use super::http3::Http3Identity;
 use super::jobs::JobQuestions;
 use super::link::{Link, Message};
 use super::out::{Found, OutPart, OutParts, PartKind};
@@ -88,6 +89,8 @@ pub(super) struct ControlThread {
     pub(super) stale_tls: Vec<Found>,
     /// Listeners whose addresses could not be listened on.
     pub(super) closed: ClosedListeners,
+    /// Keys and number of this process for HTTP/3.
+    pub(super) http3: Http3Identity,
     /// Files of databases that could not be read, with the problems.
     pub(super) unread: BTreeMap<PathBuf, String>,
 }

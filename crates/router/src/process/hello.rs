@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use howdah_config::Defaults;
 use howdah_sys::packets::from_memory;
 use howdah_tls::stored::Certificates;
-use howdah_wire::messages::FromSupervisor;
+use howdah_wire::messages::{FromSupervisor, Secret};
 
 use super::certificates;
 use super::link::Link;
@@ -40,6 +40,8 @@ pub(super) struct Hello {
     pub(super) certificates: Certificates,
     /// Name of the abstract socket of the dashboard process.
     pub(super) dashboard: String,
+    /// Secret of HTTP/3.
+    pub(super) http3_secret: Secret,
     /// The sockets of the telemetry process.
     pub(super) spans: Option<OwnedFd>,
     pub(super) metrics: Option<OwnedFd>,
@@ -67,6 +69,7 @@ impl Hello {
                 required,
                 holds_renewals,
                 dashboard,
+                http3_secret,
             },
             Some(log),
             document,
@@ -87,6 +90,7 @@ impl Hello {
             required,
             holds_renewals,
             dashboard,
+            http3_secret,
             sandbox,
             strict,
             log,

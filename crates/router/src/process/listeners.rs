@@ -10,8 +10,10 @@ use howdah_config::Config;
 use howdah_wire::messages::ToSupervisor;
 
 use super::control_thread::ControlThread;
+use super::http3::listen_http3;
 use super::prepare::DEFAULT_BACKLOG;
 use super::threads::listen;
+use crate::http3;
 
 impl ControlThread {
     /// Asks for the sockets of closed listeners again. Returns the time of the next attempt.
@@ -30,9 +32,14 @@ impl ControlThread {
         if self.closed.opened(address) {
             let count = self.shared.threads.load(Relaxed).min(self.threads.len());
             let snapshot = self.shared.snapshot.load();
+            if let Some(listener) = http3::listener_of(&snapshot, address) {
+                return listen_http3(&self.threads, listener, address, socket, &self.http3);
+            }
             return listen(&self.threads[..count], &snapshot, address, socket);
         }
-        if !self.shared.snapshot.load().listeners.contains_key(address) {
+        let snapshot = self.shared.snapshot.load();
+        let is_http3 = http3::listener_of(&snapshot, address).is_some();
+        if !is_http3 && !snapshot.listeners.contains_key(address) {
             // The listener was removed meanwhile.
             self.link.send(&ToSupervisor::Unbind { address: address.to_owned() })?;
         }
@@ -40,7 +47,8 @@ impl ControlThread {
     }
 }
 
-fn backlog(config: &Config, address: &str) -> u32 {
+/// Returns the backlog of a listener with this name.
+pub(super) fn backlog(config: &Config, address: &str) -> u32 {
     let listener = config.listeners.iter().find(|listener| listener.name == address);
     listener.and_then(|listener| listener.backlog).unwrap_or(DEFAULT_BACKLOG)
 }

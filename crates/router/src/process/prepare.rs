@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_access_log::{LogFile, LogFiles};
-use howdah_config::{Config, Destination, Listener};
+use howdah_config::{Config, Destination, Http3, Listener};
 use howdah_dns::{self as names, NameTable, Names};
 use howdah_http::spool;
 use howdah_routing::snapshot::Snapshot;
@@ -19,6 +19,7 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::disk::DiskError;
+use super::listeners::backlog;
 use super::tls::TlsListeners;
 use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT, StartPolicy, Trigger};
 use crate::geo_databases;
@@ -121,9 +122,11 @@ impl ControlThread {
         result?;
         // No listener could be reached, and no administrator would notice.
         let closed = prepared.closed.iter().flatten();
+        let is_closed =
+            |name: &str| prepared.closed.as_ref().is_some_and(|closed| closed.contains_key(name));
         match trigger {
             Trigger::Start(StartPolicy { has_control: false, has_served: false, .. })
-                if config.listeners.len() == prepared.closed.as_ref().map_or(0, BTreeMap::len) =>
+                if { config.listeners.iter() }.all(|listener| is_closed(&listener.name)) =>
             {
                 closed.map(|(_, reason)| reason.clone()).next().map_or(Ok(()), Err)
             }
@@ -225,6 +228,13 @@ impl ControlThread {
                     && before.session.is_some() == listener.session.is_some()
             };
             let is_open = before.is_some_and(is_same) && !self.closed.contains(&listener.name);
+            let udp = Http3::socket_name(&listener.name);
+            let had_http3 = before.is_some_and(|before| before.http3.is_some());
+            if listener.http3.is_some() && (!had_http3 || self.closed.contains(&udp)) {
+                let bind = ToSupervisor::Bind { address: udp.clone(), backlog: 0 };
+                self.link.send(&bind).map_err(text)?;
+                awaited.insert(udp);
+            }
             // Who may connect to its socket is changed by the supervisor.
             if is_open && !prepared.redistribute {
                 continue;
@@ -319,13 +329,9 @@ impl ControlThread {
         config: &Config,
         prepared: &Prepared,
     ) -> Result<(), String> {
-        let taken = |name: &String| {
-            awaited.sockets.contains(name)
-                && prepared.closed.as_ref().is_some_and(|closed| closed.contains_key(name))
-        };
-        for listener in config.listeners.iter().filter(|listener| taken(&listener.name)) {
-            let backlog = listener.backlog.unwrap_or(DEFAULT_BACKLOG);
-            let address = listener.name.clone();
+        let closed = prepared.closed.iter().flatten().map(|(address, _)| address);
+        for address in closed.filter(|address| awaited.sockets.contains(*address)) {
+            let (address, backlog) = (address.clone(), backlog(config, address));
             self.link.send(&ToSupervisor::Bind { address, backlog }).map_err(text)?;
         }
         Ok(())

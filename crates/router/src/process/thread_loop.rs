@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::session::datagrams;
-use crate::{accept, connection};
+use crate::{accept, connection, http3};
 
 /// Maximum number of threads that read files and look up names for a router thread.
 const MAX_BLOCKING_THREADS: usize = 4;
@@ -76,6 +76,12 @@ async fn carry_out_commands(
     while let Some(command) = commands.recv().await {
         match command {
             ThreadCommand::Listen { name, socket } => listen(&thread, name, socket),
+            ThreadCommand::ListenHttp3 { listener, name, socket } => {
+                let served = Rc::clone(&thread);
+                thread
+                    .listeners
+                    .listen(name, |stop| spawn_local(http3::serve(served, listener, socket, stop)));
+            }
             ThreadCommand::Pause { name, done } => {
                 thread.listeners.pause(&name).await;
                 let _ = done.send(());

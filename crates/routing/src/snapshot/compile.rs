@@ -64,7 +64,10 @@ impl Snapshot {
         let listeners = config
             .listeners
             .iter()
-            .map(|listener| (listener.name.clone(), Listener::new(listener, &logs, &zones)))
+            .map(|listener| {
+                let before = previous.and_then(|previous| previous.listeners.get(&listener.name));
+                (listener.name.clone(), Listener::new(listener, before, &logs, &zones))
+            })
             .collect();
         let mut routes: HashMap<_, _> = config
             .routes
@@ -200,7 +203,12 @@ fn cache_stores(config: &Config, previous: Option<&Snapshot>) -> HashMap<String,
 }
 
 impl Listener {
-    fn new(listener: &config::Listener, logs: &LogFiles, zones: &Zones) -> Self {
+    fn new(
+        listener: &config::Listener,
+        before: Option<&Listener>,
+        logs: &LogFiles,
+        zones: &Zones,
+    ) -> Self {
         let proxies = [&listener.forwarded, &listener.client_ip];
         Listener {
             pass: compile_pass(&listener.pass),
@@ -208,6 +216,8 @@ impl Listener {
             session: listener.session.clone(),
             tls: None,
             http2: listener.http2,
+            http3: listener.http3.clone(),
+            alternative: alternative(listener, before),
             redirect_to_https: listener.redirect_to_https,
             balancers: listener.proxy_protocol.clone(),
             proxies: proxies.into_iter().flatten().cloned().collect(),
@@ -217,6 +227,26 @@ impl Listener {
                 .as_deref()
                 .map(|log| howdah_access_log::compile(log, logs)),
         }
+    }
+}
+
+/// Value of `Alt-Svc` (RFC 7838, 3) that makes browsers forget what they have been told.
+const NO_ALTERNATIVE: &str = "clear";
+
+/// Returns the value of `Alt-Svc`. Browsers that were told of HTTP/3 before learn of its end.
+fn alternative(listener: &config::Listener, before: Option<&Listener>) -> Option<Arc<str>> {
+    let advertised = listener.http3.as_ref().and_then(|http3| http3.advertise);
+    let port = match advertised {
+        Some(config::Http3Port::Other(port)) => Some(port),
+        Some(config::Http3Port::OfListener) => match &listener.address {
+            config::Address::Inet(address) => Some(address.port()),
+            _ => None,
+        },
+        None => None,
+    };
+    match port {
+        Some(port) => Some(format!("h3=\":{port}\"; ma=86400").into()),
+        None => before?.alternative.as_ref().map(|_| NO_ALTERNATIVE.into()),
     }
 }
 

@@ -171,6 +171,7 @@ impl Tree {
             }
             self.change_resources();
             self.keep_document();
+            self.store_http3_secret();
             self.application_checks.begin_with(changed);
             self.prepare_zygotes();
             self.follow_site_logs();

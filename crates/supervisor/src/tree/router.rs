@@ -32,6 +32,7 @@ impl Tree {
             can_be_corrected: self.can_be_corrected && !self.upgrade.is_standby,
             has_served: self.has_served,
         };
+        self.store_http3_secret();
         let upgrade = Limits {
             required: self.required_applications(),
             holds_renewals: self.holds_renewals(),
@@ -45,6 +46,19 @@ impl Tree {
         }
     }
 
+    /// Stores the secret of HTTP/3 if the running configuration has that.
+    pub(super) fn store_http3_secret(&mut self) {
+        let state = self.options.state_directory().cloned();
+        let document = &self.changes.current.document;
+        if let Err(error) = self.http3_secret.store_for(document, state.as_deref()) {
+            let problem = format_args!(
+                "cannot store the key of HTTP/3: {error}; after a restart of the server, browsers \
+                 wait for up to 30 s before they connect again"
+            );
+            self.log.write(Level::Alert, problem);
+        }
+    }
+
     /// Returns the resources that a router begins with.
     pub(super) fn router_resources(&self) -> Resources<'_> {
         Resources {
@@ -52,6 +66,7 @@ impl Tree {
             current: &self.changes.current,
             certificates: &self.certificates,
             telemetry: self.telemetry.of_routers(),
+            http3_secret: self.http3_secret.expose(),
             dashboard: self.dashboard.name(),
             log: &self.log,
         }

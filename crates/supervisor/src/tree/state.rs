@@ -1,10 +1,11 @@
 //! The state of the event loop.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_sys::log::Log;
+use howdah_sys::log::{Level, Log};
 use howdah_sys::process_tree::PendingKills;
 use howdah_wire::queue::WorkerId;
 
@@ -33,6 +34,7 @@ use crate::control_groups::ControlGroups;
 use crate::document_state::DocumentState;
 use crate::file_helpers::FileHelpers;
 use crate::grants::Grants;
+use crate::http3_secret::Http3Secret;
 use crate::options::Options;
 use crate::pid_file::PidFile;
 use crate::programs::Programs;
@@ -72,6 +74,7 @@ pub(super) struct Tree {
     pub(super) document_state: DocumentState,
     pub(super) certificates: Certificates,
     pub(super) sockets: Sockets,
+    pub(super) http3_secret: Http3Secret,
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
     pub(super) mail: MailState,
@@ -165,7 +168,13 @@ pub(super) enum Source {
 impl Tree {
     /// Creates the state before any process runs; the router is due.
     pub(super) fn new(mut options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
+        let (http3_secret, error) =
+            Http3Secret::new(options.state_directory().map(PathBuf::as_path));
+        if let Some(error) = error {
+            log.write(Level::Alert, format_args!("cannot use the stored key of HTTP/3: {error}"));
+        }
         Tree {
+            http3_secret,
             service_manager: ServiceManager::new(options.notifier.take(), options.watchdog),
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,

@@ -7,6 +7,7 @@ use super::field::Field;
 use super::job_order::JobOrder;
 use super::outcome::{ChangeOutcome, Restart};
 use super::prototype::Stack;
+use super::secret::Secret;
 use super::spec::Problem;
 use super::usage::{SiteUsed, Usage};
 use crate::bytes::{Decoder, Encode, Malformed};
@@ -258,6 +259,8 @@ messages! {
             /// Name of the abstract socket at which the dashboard process serves while the
             /// configuration has the action `dashboard`.
             dashboard: String,
+            /// Secret of HTTP/3 in hexadecimal; empty without one.
+            http3_secret: Secret,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
