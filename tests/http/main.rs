@@ -1,4 +1,4 @@
-//! Requests of clients in HTTP/1.1 and HTTP/2, and the responses.
+//! Requests of clients in HTTP/1.1, HTTP/2 and HTTP/3, and the responses.
 
 mod action_options;
 mod auth_request;
@@ -10,6 +10,9 @@ mod http1;
 mod http2;
 mod http2_floods;
 mod http2_strictness;
+mod http3;
+mod http3_limits;
+mod http3_strictness;
 mod lengths;
 mod limits;
 mod mirror;
