@@ -101,6 +101,12 @@ pub(crate) async fn serve(
         start(&thread, &listener, thread.listeners.connection(&name), connection);
     }
     endpoint.stop();
+    let drain = thread.listeners.connection(&name);
+    if drain.handed_over().is_some_and(|handed| !handed.is_accepting) {
+        // The successor reads the socket: this process would take the datagrams of its clients.
+        return;
+    }
+    drop(drain);
     // Connections whose handshake was complete are served.
     while let Some(connection) = endpoint.accept().await {
         start(&thread, &listener, thread.listeners.connection(&name), connection);
