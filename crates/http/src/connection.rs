@@ -2,6 +2,7 @@
 
 pub mod drain;
 pub mod eviction;
+pub mod forward;
 pub mod handshake;
 pub mod input;
 pub mod timer;

@@ -18,13 +18,13 @@ use bytes::Bytes;
 use crate::body::{BodySource, SendError};
 use crate::error_status::RequestError;
 use crate::feed::Feed;
+use crate::forward::End;
 use crate::limits::Limits;
 use crate::memory::Owner;
 use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, Response, is_internal_field,
 };
 use crate::respond;
-use crate::tunnel::CloseReason;
 
 pub use crate::body::BodyError;
 
@@ -368,12 +368,12 @@ impl From<Result<(), SendError>> for SendOutcome {
     }
 }
 
-impl From<CloseReason> for SendOutcome {
-    fn from(reason: CloseReason) -> Self {
+impl From<End> for SendOutcome {
+    fn from(reason: End) -> Self {
         match reason {
-            CloseReason::BothClosed | CloseReason::IdleOrShutdown => SendOutcome::Complete,
-            CloseReason::Client => SendOutcome::ClientGone,
-            CloseReason::Server => SendOutcome::BodyFailed,
+            End::Finished | End::TimedOut => SendOutcome::Complete,
+            End::Client => SendOutcome::ClientGone,
+            End::Server => SendOutcome::BodyFailed,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! | `message` | requests and responses |
 //! | `body` | bodies of responses; transfer, buffering and spooling of bodies |
 //! | `syntax` | parsers and writers of single elements: targets, hosts, framing, encodings, dates |
-//! | `connection` | parts of a connection: input buffer, timer, drain signal, eviction, tunnel |
+//! | `connection` | parts of a connection: input buffer, timer, drain signal, eviction, bytes both ways, tunnel |
 //! | `compress` | compression of responses |
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
@@ -54,7 +54,7 @@ pub mod usage;
 pub mod variables;
 
 pub use body::{feed, spool, temporary_files};
-pub use connection::{drain, eviction, handshake, input, timer, tunnel};
+pub use connection::{drain, eviction, forward, handshake, input, timer, tunnel};
 pub use syntax::{
     authority, body_length, chunked, date, encoding, etag, query, range, reason, refusal, target,
 };

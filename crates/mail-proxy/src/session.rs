@@ -15,10 +15,11 @@ use bytes::Bytes;
 use howdah_config::{Address, Shown};
 use howdah_dns::either::Either;
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
+use howdah_http::forward::{Forwarded, forward};
 use howdah_http::handling::Handling;
 use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
+use howdah_http::timer::after;
 use howdah_stream::connect::{Connected, Step, connect};
-use howdah_stream::forward::{Forwarded, forward};
 use howdah_sys::log::Level;
 use howdah_tls::challenge_answers::ChallengeStore;
 use howdah_tls::{ClientProtocol, HandshakeOutcome, TlsConnection, TlsListener};
@@ -135,7 +136,9 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
     drop(reply);
     let idle = context.proxy.config.session_timeout;
-    let forwarded = forward(&mut client, &mut connection, rest, idle).await;
+    let forwarded =
+        forward(&mut client, &mut connection, rest, |activity, _| after(activity.idle_since, idle))
+            .await;
     drop(active);
     Outcome { status: 200, forwarded: Some(forwarded) }
 }

@@ -16,18 +16,19 @@ use bytes::Bytes;
 use howdah_config::{MailProtocol, Session, StartTls};
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::error_status::RequestError;
-use howdah_http::exchange::{Handler, RequestRecord, SendOutcome};
+use howdah_http::exchange::{Handler, RequestRecord};
+use howdah_http::forward::{End, Forwarded, forward};
 use howdah_http::handling::Handling;
 use howdah_http::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Version,
 };
+use howdah_http::timer::after;
 use howdah_mail_proxy::proxy::MailProxy;
 use howdah_mail_proxy::session;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_routing::snapshot::action::CompiledPass;
 use howdah_stream::client_hello::{ClientHello, MAX_HELLO_BYTES};
 use howdah_stream::connect::connect;
-use howdah_stream::forward::{End, Forwarded, forward};
 use howdah_stream::steps::{Decision, Facts, Hello, choose};
 use howdah_tls::{HandshakeOutcome, TlsListener};
 use howdah_upstream::servers::upstream::Upstream;
@@ -175,7 +176,10 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
                     let idle = upstream.config.timeouts.tunnel;
                     drop(upstream);
                     let server = &mut connected.connection;
-                    forwarded = forward(&mut stream, server, input, idle).await;
+                    forwarded = forward(&mut stream, server, input, |activity, _| {
+                        after(activity.idle_since, idle)
+                    })
+                    .await;
                     None
                 }
             }
@@ -303,11 +307,6 @@ fn report(
     status: u16,
     forwarded: &Forwarded,
 ) {
-    let outcome = match forwarded.end {
-        End::Finished | End::Idle => SendOutcome::Complete,
-        End::Client => SendOutcome::ClientGone,
-        End::Server => SendOutcome::BodyFailed,
-    };
     handler.log_session(&RequestRecord {
         connection: &session.connection,
         request: Some(session),
@@ -320,6 +319,6 @@ fn report(
         sent: forwarded.to_client,
         body_sent: forwarded.to_client,
         elapsed: started_at.elapsed(),
-        outcome,
+        outcome: forwarded.end.into(),
     });
 }

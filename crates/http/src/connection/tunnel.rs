@@ -1,27 +1,22 @@
 //! Tunnels: bytes in both directions after an upstream server has agreed to leave HTTP (RFC 9110,
 //! 7.8), above all for WebSockets.
 //!
-//! A tunnel does not interpret the bytes. It buffers only bytes that one end has sent and the other
-//! has not taken yet; while both are silent it has no buffer.
-//!
 //! When one end shuts down its sending direction, the other gets a shutdown and may continue for a
-//! while. The tunnel closes when both have shut down, when the connection of either breaks, after
-//! an idle timeout, and some time after the drain signal: more of it if another server accepts the
-//! new connections, see [`Drain::hand_over`](super::drain::Drain::hand_over).
+//! while ([`forward`](super::forward)). The tunnel closes when both have shut down, when the
+//! connection of either breaks, after an idle timeout, and some time after the drain signal: more
+//! of it if another server accepts the new connections, see
+//! [`Drain::hand_over`](super::drain::Drain::hand_over).
 
 use std::fmt;
-use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::drain::DrainRegistration;
+use super::forward::{Forwarded, forward};
 use super::input::Input;
-use super::timer::{Timer, after};
+use super::timer::after;
 
 /// Timeouts of a tunnel beside its own idle timeout.
 #[derive(Debug, Clone, Copy)]
@@ -50,57 +45,6 @@ pub struct Tunnel {
     pub idle_timeout: Duration,
 }
 
-/// Result of a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TunnelResult {
-    /// Bytes from the client.
-    pub from_client: u64,
-    /// Bytes that the client has taken.
-    pub to_client: u64,
-    /// Reason for which the tunnel was closed.
-    pub reason: CloseReason,
-}
-
-/// Reason for which a tunnel was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseReason {
-    /// Both ends have shut down.
-    BothClosed,
-    /// The client's connection broke.
-    Client,
-    /// The upstream connection broke.
-    Server,
-    /// Idle timeout, or the server is shutting down.
-    IdleOrShutdown,
-}
-
-/// A direction of a tunnel.
-#[derive(Default)]
-struct Direction {
-    /// Bytes received and not sent yet.
-    input: Input,
-    /// Number of bytes sent.
-    moved: u64,
-    state: State,
-}
-
-#[derive(Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Open,
-    /// The stream may still hold bytes that were written to it.
-    NeedsFlush,
-    /// The sender has shut down; that of the receiver is pending.
-    Ending,
-    Ended,
-}
-
-/// The end of a direction whose connection broke.
-enum Broken {
-    Sender,
-    Receiver,
-}
-
 impl Tunnel {
     /// Forwards bytes between a client and the upstream server until the tunnel closes. `input` are
     /// bytes of the client that have already arrived.
@@ -109,7 +53,7 @@ impl Tunnel {
         client: &mut C,
         input: Input,
         drain: &DrainRegistration,
-    ) -> TunnelResult {
+    ) -> Forwarded {
         self.run_with(client, input, drain, TIMEOUTS).await
     }
 
@@ -119,111 +63,27 @@ impl Tunnel {
         input: Input,
         drain: &DrainRegistration,
         timeouts: Timeouts,
-    ) -> TunnelResult {
+    ) -> Forwarded {
         let Tunnel { mut upstream, idle_timeout } = self;
-        let mut up = Direction { input, ..Direction::default() };
-        let mut down = Direction::default();
-        let (mut timer, mut idle_since) = (Timer::default(), Instant::now());
-        let (mut drain_end, mut was_half_closed) = (None, false);
-        let reason = poll_fn(|cx| {
-            let before = (up.moved, down.moved);
-            let up_end = up.poll(client, &mut upstream, cx);
-            let down_end = down.poll(&mut upstream, client, cx);
-            if let Some(reason) = close_reason(&up_end, &down_end) {
-                return Poll::Ready(reason);
+        let mut drain_end = None;
+        let input = input.as_bytes().to_vec();
+        forward(client, &mut upstream, input, |activity, cx| {
+            let timeout = if activity.is_half_closed {
+                timeouts.half_closed.min(idle_timeout)
+            } else {
+                idle_timeout
+            };
+            let deadline = after(activity.idle_since, timeout);
+            if !drain.poll(cx) {
+                return deadline;
             }
-            let is_half_closed = up.is_half_closed() || down.is_half_closed();
-            // A shutdown after a long silence leaves the other end its whole timeout.
-            if before != (up.moved, down.moved) || is_half_closed != was_half_closed {
-                idle_since = Instant::now();
-            }
-            was_half_closed = is_half_closed;
-            let timeout =
-                if is_half_closed { timeouts.half_closed.min(idle_timeout) } else { idle_timeout };
-            let mut deadline = after(idle_since, timeout);
-            if drain.poll(cx) {
-                let end = drain_end.get_or_insert_with(|| match drain.handed_over() {
-                    Some(handed) => handed.tunnels_until.unwrap_or(deadline),
-                    None => Instant::now() + timeouts.draining,
-                });
-                deadline = deadline.min(*end);
-            }
-            timer.poll(cx, deadline).map(|()| CloseReason::IdleOrShutdown)
+            let end = drain_end.get_or_insert_with(|| match drain.handed_over() {
+                Some(handed) => handed.tunnels_until.unwrap_or(deadline),
+                None => Instant::now() + timeouts.draining,
+            });
+            deadline.min(*end)
         })
-        .await;
-        TunnelResult { from_client: up.moved, to_client: down.moved, reason }
-    }
-}
-
-/// Returns the reason to close a tunnel whose directions have these results.
-fn close_reason(
-    up: &Poll<Result<(), Broken>>,
-    down: &Poll<Result<(), Broken>>,
-) -> Option<CloseReason> {
-    match (up, down) {
-        (Poll::Ready(Err(Broken::Sender)), _) | (_, Poll::Ready(Err(Broken::Receiver))) => {
-            Some(CloseReason::Client)
-        }
-        (Poll::Ready(Err(Broken::Receiver)), _) | (_, Poll::Ready(Err(Broken::Sender))) => {
-            Some(CloseReason::Server)
-        }
-        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(CloseReason::BothClosed),
-        _ => None,
-    }
-}
-
-impl Direction {
-    /// Returns true if the direction has ended, or the receiver does not take the buffered bytes.
-    fn is_half_closed(&self) -> bool {
-        self.state == State::Ended || !self.input.is_empty()
-    }
-
-    /// Forwards bytes until neither end makes progress. Ready at the end of the direction.
-    fn poll<F, T>(
-        &mut self,
-        from: &mut F,
-        to: &mut T,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Broken>>
-    where
-        F: AsyncRead + Unpin,
-        T: AsyncWrite + Unpin,
-    {
-        loop {
-            while !self.input.is_empty() {
-                let written = ready!(Pin::new(&mut *to).poll_write(cx, self.input.as_bytes()));
-                match written {
-                    Ok(0) | Err(_) => return Poll::Ready(Err(Broken::Receiver)),
-                    Ok(count) => {
-                        self.input.skip(count);
-                        self.moved += count as u64;
-                        self.state = State::NeedsFlush;
-                    }
-                }
-            }
-            match self.state {
-                State::Ended => return Poll::Ready(Ok(())),
-                State::Ending => {
-                    // An error means that the receiver has disconnected.
-                    let _: io::Result<()> = ready!(Pin::new(&mut *to).poll_shutdown(cx));
-                    self.state = State::Ended;
-                    return Poll::Ready(Ok(()));
-                }
-                State::Open | State::NeedsFlush => {}
-            }
-            match self.input.poll_read_ahead(from, cx) {
-                Poll::Ready(Ok(0)) => self.state = State::Ending,
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::Sender)),
-                Poll::Pending => {
-                    if self.state == State::NeedsFlush {
-                        ready!(Pin::new(&mut *to).poll_flush(cx)).map_err(|_| Broken::Receiver)?;
-                        self.state = State::Open;
-                    }
-                    return Poll::Pending;
-                }
-            }
-        }
+        .await
     }
 }
 
@@ -241,6 +101,7 @@ mod tests {
 
     use super::*;
     use crate::drain::Drain;
+    use crate::forward::End;
 
     const LONG: Duration = Duration::from_secs(300);
     const SHORT: Duration = Duration::from_millis(50);
@@ -251,7 +112,7 @@ mod tests {
         drain: &Drain,
         idle_timeout: Duration,
         bounds: Timeouts,
-    ) -> (DuplexStream, DuplexStream, JoinHandle<TunnelResult>) {
+    ) -> (DuplexStream, DuplexStream, JoinHandle<Forwarded>) {
         let (client, mut near) = duplex(1000);
         let (server, upstream) = duplex(1000);
         let draining = drain.register();
@@ -262,7 +123,7 @@ mod tests {
         (client, server, carried)
     }
 
-    async fn end(carried: JoinHandle<TunnelResult>) -> TunnelResult {
+    async fn end(carried: JoinHandle<Forwarded>) -> Forwarded {
         timeout(Duration::from_secs(60), carried).await.expect("the tunnel ends").unwrap()
     }
 
@@ -288,8 +149,7 @@ mod tests {
             client.read_to_end(&mut rest).await.unwrap();
             sending.await.unwrap().unwrap();
             assert_eq!(rest.len(), 5000);
-            let expected =
-                TunnelResult { from_client: 4, to_client: 5000, reason: CloseReason::BothClosed };
+            let expected = Forwarded { from_client: 4, to_client: 5000, end: End::Finished };
             assert_eq!(end(carried).await, expected);
         });
     }
@@ -310,7 +170,7 @@ mod tests {
     fn silence_ends_a_tunnel() {
         with(|| async {
             let (_client, _server, carried) = tunnel(&Drain::new(), SHORT, TIMEOUTS);
-            assert_eq!(end(carried).await.reason, CloseReason::IdleOrShutdown);
+            assert_eq!(end(carried).await.end, End::TimedOut);
         });
     }
 
@@ -319,11 +179,11 @@ mod tests {
         with(|| async {
             let (mut client, _server, carried) = tunnel(&Drain::new(), LONG, AT_ONCE);
             client.shutdown().await.unwrap();
-            assert_eq!(end(carried).await.reason, CloseReason::IdleOrShutdown);
+            assert_eq!(end(carried).await.end, End::TimedOut);
             let (mut client, _server, carried) = tunnel(&Drain::new(), LONG, AT_ONCE);
             let flood =
                 spawn_local(async move { while client.write_all(&[0; 1000]).await.is_ok() {} });
-            assert_eq!(end(carried).await.reason, CloseReason::IdleOrShutdown);
+            assert_eq!(end(carried).await.end, End::TimedOut);
             flood.await.unwrap();
         });
     }
@@ -341,10 +201,7 @@ mod tests {
             drop(server);
             let mut rest = Vec::new();
             client.read_to_end(&mut rest).await.unwrap();
-            assert_eq!(
-                (rest.as_slice(), end(carried).await.reason),
-                (&b"bye"[..], CloseReason::BothClosed)
-            );
+            assert_eq!((rest.as_slice(), end(carried).await.end), (&b"bye"[..], End::Finished));
         });
     }
 
@@ -379,7 +236,7 @@ mod tests {
             let drain = Drain::new();
             let (_client, _server, carried) = tunnel(&drain, LONG, AT_ONCE);
             drain.start();
-            assert_eq!(end(carried).await.reason, CloseReason::IdleOrShutdown);
+            assert_eq!(end(carried).await.end, End::TimedOut);
         });
     }
 }

@@ -13,8 +13,8 @@ use super::response_head::Framing;
 use super::transport::{Io, Transport};
 use super::upgrade::Upgrade;
 use crate::exchange::{Handler, RequestRecord, SendOutcome};
+use crate::forward::End;
 use crate::message::Response;
-use crate::tunnel::CloseReason;
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Sends the response after which the connection is a tunnel.
@@ -47,11 +47,11 @@ impl<I: Io, H: Handler> Connection<I, H> {
         if let Some(sent) = &mut upgrade.sent {
             sent.bytes += carried.to_client;
             sent.body += carried.to_client;
-            sent.outcome = carried.reason.into();
+            sent.outcome = carried.end.into();
         }
         self.report_upgrade(&upgrade);
-        match carried.reason {
-            CloseReason::IdleOrShutdown => Next::Linger,
+        match carried.end {
+            End::TimedOut => Next::Linger,
             _ => Next::Close,
         }
     }

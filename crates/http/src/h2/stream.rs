@@ -21,6 +21,7 @@ use super::tunnel::Channel;
 use super::websocket::Handshake;
 use crate::error_status::RequestError;
 use crate::exchange::Handler;
+use crate::forward::{End, Forwarded};
 use crate::h1::Refusal;
 use crate::h1::head::Head;
 use crate::input::Input;
@@ -30,7 +31,7 @@ use crate::streams::{
     Answer, Facts, Priority, RawHead, Shared, StreamEnd, StreamMemory, body_length, discard_body,
     read_head,
 };
-use crate::tunnel::{CloseReason, Tunnel, TunnelResult};
+use crate::tunnel::Tunnel;
 
 /// The connection of a stream.
 #[derive(Clone)]
@@ -159,16 +160,16 @@ async fn run_tunnel<H: Handler>(
     let added = answer.connection_fields(&response, None);
     let mut head = outgoing::head(&response, &added);
     head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
-    let mut carried = TunnelResult { from_client: 0, to_client: 0, reason: CloseReason::Client };
+    let mut carried = Forwarded { from_client: 0, to_client: 0, end: End::Client };
     connection.output.add_head(&response.fields);
     if let Ok(to) = respond.send_response(head, false) {
         let mut channel = Channel::new(stream, to, Rc::clone(&connection.shared));
         let draining = connection.shared.phase.signal().register();
         carried = Box::pin(tunnel.run(&mut channel, Input::default(), &draining)).await;
-        channel.close(carried.reason);
+        channel.close(carried.end);
     }
     let facts = Facts { received: carried.from_client, ..facts };
-    let outcome = carried.reason.into();
+    let outcome = carried.end.into();
     answer.report(&facts, 200, &response.fields, added, carried.to_client, outcome)
 }
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::forward::End;
 use crate::streams::{SEND_BUFFER_SIZE, Shared};
-use crate::tunnel::CloseReason;
 
 /// Both directions of a stream.
 pub(super) struct Channel {
@@ -27,12 +27,12 @@ impl Channel {
     }
 
     /// Resets the stream, unless both ends have shut down.
-    pub fn close(mut self, reason: CloseReason) {
-        match reason {
-            CloseReason::BothClosed => {}
-            CloseReason::IdleOrShutdown => self.to.send_reset(Reason::NO_ERROR),
-            CloseReason::Client => self.to.send_reset(Reason::CANCEL),
-            CloseReason::Server => self.to.send_reset(Reason::CONNECT_ERROR),
+    pub fn close(mut self, end: End) {
+        match end {
+            End::Finished => {}
+            End::TimedOut => self.to.send_reset(Reason::NO_ERROR),
+            End::Client => self.to.send_reset(Reason::CANCEL),
+            End::Server => self.to.send_reset(Reason::CONNECT_ERROR),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use howdah_http::drain::DrainRegistration;
 use howdah_http::error_status::RequestError;
+use howdah_http::forward::{End, Forwarded};
 use howdah_http::message::ConnectionInfo;
 use howdah_limits::rules;
 use howdah_pipeline::handler::RequestHandler;
@@ -23,7 +24,6 @@ use howdah_stream::connect::{answered, connect_datagrams, failed};
 use howdah_stream::datagrams::session::Session;
 use howdah_stream::datagrams::socket::{Batch, ClientSocket};
 use howdah_stream::datagrams::table::{Client, Table};
-use howdah_stream::forward::{End, Forwarded};
 use howdah_stream::steps::Hello;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
@@ -215,7 +215,7 @@ impl Datagrams {
                 let end = session.run(server, &self.socket, client, drain, answer).await;
                 let problem = match end {
                     End::Server => Some((RequestError::NoResponse, "takes no datagrams")),
-                    End::Idle if session.is_unanswered() => {
+                    End::TimedOut if session.is_unanswered() => {
                         Some((RequestError::TimedOut, "no answer (timeouts/tunnel)"))
                     }
                     _ => None,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::socket::{ClientSocket, MAX_DATAGRAM_BYTES};
 use super::table::Client;
-use crate::forward::{End, Forwarded};
+use howdah_http::forward::{End, Forwarded};
 
 /// Maximum number of datagrams that wait for the choice of a server; further ones are lost.
 const MAX_WAITING: usize = 8;
@@ -170,7 +170,7 @@ impl Session {
                 let at: Instant = *drained_at.get_or_insert_with(Instant::now);
                 deadline = deadline.min(after(at, DRAINING));
             }
-            timer.poll(cx, deadline).map(|()| End::Idle)
+            timer.poll(cx, deadline).map(|()| End::TimedOut)
         })
         .await
     }

@@ -3,19 +3,19 @@
 //! All directions of a thread read into one buffer. Only what a receiver does not take at once is
 //! kept, so a silent session has no buffer, and one whose receiver is slow has at most one read.
 //!
-//! When one end shuts down its sending direction, the other one is told and may go on for as long as
-//! any byte passes within the idle timeout: protocols use the end of input as a mark.
+//! When one end shuts down its sending direction, the other one is told and may go on: protocols use
+//! the end of input as a mark. Who calls says how long that, and silence, may last.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use howdah_http::timer::{Timer, after};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+
+use super::timer::Timer;
 
 /// Maximum number of bytes of a read.
 const READ_BYTES: usize = 64 * 1024;
@@ -44,8 +44,17 @@ pub enum End {
     Client,
     /// The server's connection broke.
     Server,
-    /// No byte has passed for the idle timeout.
-    Idle,
+    /// Its time is over.
+    TimedOut,
+}
+
+/// What a session does, for its deadline.
+#[derive(Debug, Clone, Copy)]
+pub struct Activity {
+    /// Since when no byte has passed, and no end has finished.
+    pub idle_since: Instant,
+    /// One end has finished, or does not take the bytes that wait for it.
+    pub is_half_closed: bool,
 }
 
 /// A direction of a session.
@@ -75,13 +84,13 @@ enum Broken {
     Receiver,
 }
 
-/// Passes bytes between a client and a server until the session ends. `input` are bytes of the
-/// client that have been read already.
+/// Passes bytes between a client and a server until the session ends, at the latest at `deadline`,
+/// which is asked for at each turn. `input` are bytes of the client that have been read already.
 pub async fn forward<C, S>(
     client: &mut C,
     server: &mut S,
     input: Vec<u8>,
-    idle: Duration,
+    mut deadline: impl FnMut(Activity, &mut Context<'_>) -> Instant,
 ) -> Forwarded
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -89,7 +98,8 @@ where
 {
     let mut up = Direction { waiting: input, ..Direction::default() };
     let mut down = Direction::default();
-    let (mut timer, mut active_at) = (Timer::default(), Instant::now());
+    let (mut timer, mut idle_since) = (Timer::default(), Instant::now());
+    let mut was_half_closed = false;
     let end = poll_fn(|cx| {
         let before = (up.moved, down.moved, up.state, down.state);
         let up_end = up.poll(client, server, cx);
@@ -109,16 +119,26 @@ where
             }
             _ => {}
         }
-        if before != (up.moved, down.moved, up.state, down.state) {
-            active_at = Instant::now();
+        let is_half_closed = up.is_half_closed() || down.is_half_closed();
+        let after = (up.moved, down.moved, up.state, down.state);
+        // An end after a long silence leaves the other one its whole time.
+        if before != after || is_half_closed != was_half_closed {
+            idle_since = Instant::now();
         }
-        timer.poll(cx, after(active_at, idle)).map(|()| End::Idle)
+        was_half_closed = is_half_closed;
+        let deadline = deadline(Activity { idle_since, is_half_closed }, cx);
+        timer.poll(cx, deadline).map(|()| End::TimedOut)
     })
     .await;
     Forwarded { from_client: up.moved, to_client: down.moved, end }
 }
 
 impl Direction {
+    /// Returns true if the direction has ended, or the receiver does not take the bytes that wait.
+    fn is_half_closed(&self) -> bool {
+        self.state == State::Ended || !self.waiting.is_empty()
+    }
+
     /// Ends a direction whose receiver takes no more.
     fn abandon(&mut self) {
         (self.waiting, self.sent, self.state) = (Vec::new(), 0, State::Ended);
@@ -218,10 +238,13 @@ impl Direction {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
     use super::*;
+    use crate::timer::after;
 
     const LONG: Duration = Duration::from_secs(300);
     const SHORT: Duration = Duration::from_millis(50);
@@ -234,7 +257,10 @@ mod tests {
         let (client, mut near) = duplex(1000);
         let (server, mut far) = duplex(1000);
         let input = input.to_vec();
-        let task = spawn_local(async move { forward(&mut near, &mut far, input, idle).await });
+        let task = spawn_local(async move {
+            forward(&mut near, &mut far, input, |activity, _| after(activity.idle_since, idle))
+                .await
+        });
         (client, server, task)
     }
 
@@ -302,7 +328,7 @@ mod tests {
     fn silence_ends_a_session_and_a_receiver_that_takes_nothing_is_silent() {
         with(|| async {
             let (_client, _server, task) = session(b"", SHORT);
-            assert_eq!(task.await.unwrap().end, End::Idle);
+            assert_eq!(task.await.unwrap().end, End::TimedOut);
             let (mut client, _server, task) = session(b"", SHORT);
             let flood = spawn_local(async move {
                 let mut taken = 0;
@@ -311,7 +337,7 @@ mod tests {
                 }
                 taken
             });
-            assert_eq!(task.await.unwrap().end, End::Idle);
+            assert_eq!(task.await.unwrap().end, End::TimedOut);
             assert!(flood.await.unwrap() < 200_000, "somebody keeps all of it");
         });
     }
