@@ -88,7 +88,12 @@ pub fn servers(input: &[u8]) {
         client: None,
         local: None,
     };
-    let options = SmtpOptions { server_name: "a".to_owned(), xclient: None, authenticates: true };
+    let options = SmtpOptions {
+        server_name: "a".to_owned(),
+        xclient: None,
+        authenticates: true,
+        client_name: None,
+    };
     for mut login in [
         BackendLogin::Imap(ImapLogin::new(account.clone(), true)),
         BackendLogin::Pop3(Pop3Login::new(account.clone())),

@@ -1,7 +1,7 @@
 //! Proxies of mail: logins, encryption that begins with a command, and what may not pass.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 
 /// Runs a server in threads: `serve` gets each connection.
 fn run(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
-    let listener = free_listener();
+    run_on(free_listener(), serve)
+}
+
+fn run_on(listener: TcpListener, serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -66,8 +69,12 @@ fn echo(mut reader: impl Read, mut stream: TcpStream) {
 
 /// A server of SMTP that keeps what it is told, and takes everything.
 fn smtp(told: &Arc<Mutex<String>>) -> SocketAddr {
+    smtp_on(free_listener(), told)
+}
+
+fn smtp_on(listener: TcpListener, told: &Arc<Mutex<String>>) -> SocketAddr {
     let told = Arc::clone(told);
-    run(move |mut stream| {
+    run_on(listener, move |mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let _ = stream.write_all(b"220 behind\r\n");
         while let Some(command) = line(&mut reader) {
@@ -366,6 +373,72 @@ fn what_is_too_long_or_too_slow_ends_before_the_login() {
     let all = String::from_utf8(literal.everything()).unwrap();
     assert!(all.ends_with("a BAD invalid command\r\nb BAD invalid command\r\n"), "{all}");
     assert_eq!(Client::connect(proxy.address).everything(), b"* OK IMAP4 ready\r\n");
+}
+
+#[test]
+fn a_script_of_a_site_decides_about_logins() {
+    let behind = imap();
+    let (host, port) = (behind.ip(), behind.port());
+    let site = Site::script(
+        "auth.php",
+        &format!(
+            "if ($_SERVER['HTTP_AUTH_USER'] === 'broken') {{ throw new Exception('broken'); }}
+             $is_right = $_SERVER['HTTP_AUTH_PASS'] === 'se%20cret' && $_SERVER['HTTP_X_KEY'] === 'k'
+                 && $_SERVER['HTTP_AUTH_PROTOCOL'] === 'imap' && $_SERVER['HTTP_CLIENT_IP'] === '127.0.0.1';
+             header('Auth-Status: ' . ($is_right ? 'OK' : 'Wrong password'));
+             header($is_right ? 'Auth-Server: {host}' : 'Auth-Wait: 1');
+             header('Auth-Port: {port}');
+             header('Auth-Pass: secret');"
+        ),
+    );
+    let (http, address) = (free_address().to_string(), free_address());
+    let mut document = site.document(&http);
+    document["applications"]["auth"] = document["applications"]["site"].take();
+    document["applications"].as_object_mut().unwrap().remove("site");
+    document["applications"]["auth"]["script"] = json!("auth.php");
+    document["routes"] = json!([{"action": {"return": 200}}]);
+    document["listeners"][address.to_string()] = json!({"pass": "mail/m"});
+    document["mail"] = json!({"m": {
+        "protocol": "imap",
+        "authentication": {"script": "applications/auth", "headers": {"X-Key": "k"}},
+    }});
+    let server = site.controlled().serve_at(&http);
+    server.put("/config", &document);
+    let mut client = Client::connect(address);
+    client.send("a LOGIN me wrong\r\n").wait_for("a NO Wrong password\r\n");
+    client.send("b LOGIN me \"se cret\"\r\n").wait_for("b OK [CAPABILITY IMAP4rev1] hello me\r\n");
+    let mut broken = Client::connect(address);
+    broken.send("a LOGIN broken x\r\n");
+    let all = String::from_utf8(broken.everything()).unwrap();
+    assert!(all.ends_with("* BAD internal server error\r\n"), "{all}");
+    server.wait_for_log("applications/auth: it sends no \"Auth-Status\" (status 500)");
+}
+
+#[test]
+fn names_of_servers_and_clients_are_looked_up_and_answers_may_end_lines_without_cr() {
+    let (told, asked) = (Arc::<Mutex<String>>::default(), Arc::<Mutex<String>>::default());
+    let port = smtp_on(TcpListener::bind("127.0.0.1:0").unwrap(), &told).port();
+    let questions = Arc::clone(&asked);
+    let url = run(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(line) = line(&mut reader).filter(|line| line != "\r\n") {
+            questions.lock().unwrap().push_str(&line);
+        }
+        let answer = format!(
+            "HTTP/1.0 200 OK\nAuth-Status: OK\nAuth-Server: localhost\nAuth-Port: {port}\n\n"
+        );
+        let _ = stream.write_all(answer.as_bytes());
+    });
+    let more = json!({"methods": ["none"], "client_names": true});
+    let proxy = serve(asking("smtp", url, more), json!({}), json!({}));
+    let mut client = Client::connect(proxy.address);
+    client
+        .send("EHLO me\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nNOOP\r\n")
+        .wait_for("250 done\r\n250 done\r\n");
+    let asked = asked.lock().unwrap().clone();
+    assert!(asked.contains("Client-Host: localhost\r\n"), "{asked}");
+    let told = told.lock().unwrap().clone();
+    assert!(told.contains("XCLIENT ADDR=127.0.0.1 NAME=localhost\r\n"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `mail`: proxies of IMAP, POP3 and SMTP, which read the protocol up to the login.
 
+mod method;
+
 use std::time::Duration;
 
 use howdah_text::percent;
@@ -7,10 +9,12 @@ use howdah_text::percent;
 use crate::address::Address;
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
-use crate::node::{Node, Shown, path};
+use crate::node::{Node, path};
 use crate::stream::check_upstream;
 use crate::target::{Pass, Target};
 use crate::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
+
+pub use self::method::MailMethod;
 
 /// A member of `mail`.
 pub(crate) static MAIL: Shape = Shape {
@@ -57,8 +61,9 @@ pub(crate) static MAIL: Shape = Shape {
         ),
         Key::new(
             "capabilities",
-            Kind::Array(&Kind::Text),
-            "Capabilities that clients are told, beside those about the login and TLS",
+            Kind::Either(&[Kind::Array(&Kind::Text), Kind::Word(&["backend"])]),
+            "Capabilities that clients are told, beside those about the login and TLS; with \
+             `\"backend\"` those that its servers name, for a minute",
         )
         .default("IMAP `IMAP4rev1 UIDPLUS`, POP3 `TOP USER UIDL`, SMTP none"),
         Key::new("server_name", Kind::Text, "Name of this server in greetings and challenges")
@@ -86,6 +91,15 @@ pub(crate) static MAIL: Shape = Shape {
             "client_id",
             false,
             "IMAP: tells the server behind the client's address by `ID`, as Dovecot reads it",
+        ),
+        Key::switch(
+            "client_names",
+            false,
+            "SMTP: looks up the name of the client's address, for `Client-Host` and `XCLIENT`",
+        )
+        .details(
+            "A name counts if it leads to the address again, as in nginx; its servers of DNS are \
+             those of `settings.resolver` (`resolver`)",
         ),
         Key::new(
             "proxy_protocol",
@@ -119,7 +133,17 @@ static AUTHENTICATION: Shape = Shape {
             "`http://` or `https://`, or `http://unix:/run/auth.sock:/auth` for a unix socket. The \
              password passes there, so `http://` is for this machine and trusted networks",
         )
-        .required(),
+        .default("required without `script`"),
+        Key::new(
+            "script",
+            Kind::Text,
+            "Application of PHP that decides, such as `\"applications/mail\"`, in place of `url`",
+        )
+        .default("none")
+        .details(
+            "It is asked without a network in between, by a request for `/` with the same fields; \
+             `\"applications/mail/auth\"` names one of its targets",
+        ),
         Key::new("headers", Kind::Named(&Kind::Text), "Further header fields (`auth_http_header`)")
             .default("none"),
         Key::new("timeout", Kind::Seconds(1), "Maximum seconds for the answer of a server")
@@ -160,27 +184,6 @@ pub enum MailProtocol {
     Smtp,
 }
 
-/// A method by which clients of mail log in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MailMethod {
-    /// Name and password, in one message.
-    Plain,
-    /// Name and password, one after the other.
-    Login,
-    /// A digest of the password and a challenge.
-    CramMd5,
-    /// POP3's digest of the password and a challenge.
-    Apop,
-    /// The client's certificate.
-    External,
-    /// A token, as Google has described it.
-    Xoauth2,
-    /// A token (RFC 7628).
-    OauthBearer,
-    /// SMTP without a login.
-    None,
-}
-
 /// A member of `mail`.
 #[derive(Debug, Clone)]
 pub struct Mail {
@@ -189,8 +192,10 @@ pub struct Mail {
     /// The protocol.
     pub protocol: MailProtocol,
     /// The servers that decide about logins, in the order in which they are asked; empty with
-    /// `backend`.
+    /// `backend` and a script.
     pub authentication: Vec<MailAuthentication>,
+    /// The application whose script decides about logins.
+    pub script: Option<Target>,
     /// Header fields for these servers.
     pub headers: Vec<(String, String)>,
     /// Maximum time for their answer.
@@ -201,6 +206,8 @@ pub struct Mail {
     pub methods: Vec<MailMethod>,
     /// Capabilities that are told.
     pub capabilities: Vec<String>,
+    /// A server behind is asked for them.
+    pub asks_capabilities: bool,
     /// Name of this server; that of the machine if `None`.
     pub server_name: Option<String>,
     /// Reasons of servers behind are passed on.
@@ -219,6 +226,8 @@ pub struct Mail {
     pub backend_authentication: bool,
     /// Servers of IMAP are told the client's address.
     pub client_id: bool,
+    /// Names of clients of SMTP are looked up.
+    pub client_names: bool,
     /// Version of the PROXY protocol to servers behind.
     pub proxy_protocol: Option<u8>,
     /// TLS to servers that the authentication server names.
@@ -256,62 +265,6 @@ impl MailProtocol {
     }
 }
 
-impl MailMethod {
-    const ALL: [MailMethod; 8] = [
-        MailMethod::Plain,
-        MailMethod::Login,
-        MailMethod::CramMd5,
-        MailMethod::Apop,
-        MailMethod::External,
-        MailMethod::Xoauth2,
-        MailMethod::OauthBearer,
-        MailMethod::None,
-    ];
-
-    /// Returns the name in the document and in questions to authentication servers.
-    pub fn name(self) -> &'static str {
-        match self {
-            MailMethod::Plain => "plain",
-            MailMethod::Login => "login",
-            MailMethod::CramMd5 => "cram-md5",
-            MailMethod::Apop => "apop",
-            MailMethod::External => "external",
-            MailMethod::Xoauth2 => "xoauth2",
-            MailMethod::OauthBearer => "oauthbearer",
-            MailMethod::None => "none",
-        }
-    }
-
-    /// Returns the name as a mechanism of SASL; `None` if it is none.
-    pub fn sasl_name(self) -> Option<&'static str> {
-        match self {
-            MailMethod::Plain => Some("PLAIN"),
-            MailMethod::Login => Some("LOGIN"),
-            MailMethod::CramMd5 => Some("CRAM-MD5"),
-            MailMethod::External => Some("EXTERNAL"),
-            MailMethod::Xoauth2 => Some("XOAUTH2"),
-            MailMethod::OauthBearer => Some("OAUTHBEARER"),
-            MailMethod::Apop | MailMethod::None => None,
-        }
-    }
-
-    fn read(node: &Node<'_>) -> Result<MailMethod, Error> {
-        let name = node.string()?;
-        let found = MailMethod::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| {
-            let names: Vec<_> = MailMethod::ALL.iter().map(|method| method.name()).collect();
-            let error = node.invalid(format_args!("is \"{}\", which is no method", Shown(name)));
-            error.with_hint(format!("write one of {}", names.join(", ")))
-        })
-    }
-
-    /// Returns true if the server behind can check what the client has sent.
-    fn is_checked_behind(self) -> bool {
-        use MailMethod::{Login, OauthBearer, Plain, Xoauth2};
-        matches!(self, Plain | Login | Xoauth2 | OauthBearer)
-    }
-}
-
 impl Mail {
     /// Reads the members of `mail`.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Mail>, Error> {
@@ -325,7 +278,7 @@ impl Mail {
     fn read(name: &str, node: &Node<'_>) -> Result<Mail, Error> {
         let object = node.object(&MAIL)?;
         let protocol = MailProtocol::read(&object.required("protocol")?)?;
-        let (authentication, headers, authentication_timeout) =
+        let (authentication, script, headers, authentication_timeout) =
             object.read("authentication", read_authentication)?.unwrap_or_default();
         let backend = object.read("backend", read_backend)?;
         match (object.optional("authentication"), object.optional("backend")) {
@@ -337,7 +290,16 @@ impl Mail {
         }
         let has_backend = object.has("backend");
         let methods = object.read("methods", |node| read_methods(node, protocol, has_backend))?;
+        let asks_capabilities =
+            object.optional("capabilities").filter(|node| *node.value == "backend");
+        if let Some(node) = asks_capabilities.as_ref().filter(|_| !has_backend) {
+            return Err(node.invalid("needs \"backend\", whose servers are asked"));
+        }
+        let asks_capabilities = asks_capabilities.is_some();
         let capabilities = object.read("capabilities", |node| {
+            if asks_capabilities {
+                return Ok(usual_capabilities(protocol));
+            }
             node.elements()?.map(|one| read_word(&one)).collect::<Result<Vec<_>, _>>()
         })?;
         let timeouts = object.read("timeouts", read_timeouts)?;
@@ -347,6 +309,7 @@ impl Mail {
             ("xclient", MailProtocol::Smtp),
             ("backend_authentication", MailProtocol::Smtp),
             ("client_id", MailProtocol::Imap),
+            ("client_names", MailProtocol::Smtp),
         ] {
             if let Some(node) = object.optional(key).filter(|_| protocol != wanted) {
                 return Err(node.invalid(format_args!("is for \"{}\" only", wanted.name())));
@@ -361,6 +324,7 @@ impl Mail {
             name: name.to_owned(),
             protocol,
             authentication,
+            script,
             headers,
             authentication_timeout,
             backend,
@@ -369,6 +333,7 @@ impl Mail {
                 _ => vec![MailMethod::Plain],
             }),
             capabilities: capabilities.unwrap_or_else(|| usual_capabilities(protocol)),
+            asks_capabilities,
             server_name: object.read("server_name", read_word)?,
             error_messages: object.switch("error_messages")?,
             max_errors: object.integer_or_default("max_errors")?,
@@ -378,6 +343,7 @@ impl Mail {
             xclient: object.boolean("xclient")?,
             backend_authentication: object.switch("backend_authentication")? || has_backend,
             client_id: object.switch("client_id")?,
+            client_names: object.switch("client_names")?,
             proxy_protocol: object.integer("proxy_protocol")?,
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
         };
@@ -467,20 +433,38 @@ fn read_backend(node: &Node<'_>) -> Result<String, Error> {
     }
 }
 
-type Authentication = (Vec<MailAuthentication>, Vec<(String, String)>, Duration);
+type Authentication = (Vec<MailAuthentication>, Option<Target>, Vec<(String, String)>, Duration);
 
 fn read_authentication(node: &Node<'_>) -> Result<Authentication, Error> {
     let object = node.object(&AUTHENTICATION)?;
-    let url = object.required("url")?;
-    let urls = url.strings()?.map(|one| MailAuthentication::read(&one));
-    let urls = urls.collect::<Result<Vec<_>, _>>()?;
-    if urls.is_empty() {
-        return Err(url.invalid("must name at least one server"));
+    let urls = object.read("url", |url| {
+        let urls = url.strings()?.map(|one| MailAuthentication::read(&one));
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        if urls.is_empty() {
+            return Err(url.invalid("must name at least one server"));
+        }
+        Ok(urls)
+    })?;
+    let script = object.read("script", read_script)?;
+    match (&urls, object.optional("script")) {
+        (Some(_), Some(node)) => return Err(node.invalid("cannot go with \"url\"")),
+        (None, None) => return Err(object.missing(&["url", "script"])),
+        _ => {}
     }
     let headers = object.read("headers", read_headers)?.unwrap_or_default();
     let timeout = object.seconds_or_default("timeout")?;
     object.end()?;
-    Ok((urls, headers, timeout))
+    Ok((urls.unwrap_or_default(), script, headers, timeout))
+}
+
+fn read_script(node: &Node<'_>) -> Result<Target, Error> {
+    match Pass::read(node)? {
+        Pass::Fixed(target @ Target::Application { .. }) => Ok(target),
+        _ => {
+            let error = node.invalid("must name an application");
+            Err(error.with_hint("write \"applications/NAME\" or \"applications/NAME/TARGET\""))
+        }
+    }
 }
 
 fn read_headers(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {

@@ -21,6 +21,8 @@ pub enum Asker {
     Htaccess(u64),
     /// The application, share, upstream or listener that has a limit.
     Limit(Option<Arc<str>>),
+    /// A proxy of mail.
+    Mail(Arc<str>),
 }
 
 /// The turns of all look-ups.

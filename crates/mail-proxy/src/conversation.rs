@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::backend::{BackendLogin, Progress};
 use crate::input::Input;
-use crate::question::{Answer, MAX_ANSWER_BYTES, Question};
+use crate::question::{Answer, MAX_ANSWER_BYTES};
 
 /// Maximum number of bytes of a read.
 const READ_BYTES: usize = 2048;
@@ -26,18 +26,14 @@ pub enum NoLogin {
     Failed(String),
 }
 
-/// Sends a question and reads the head of the answer.
-pub async fn exchange(
-    connection: &mut Connection,
-    question: &Question<'_>,
-) -> Result<Answer, String> {
+/// Sends a question, which is this request, and reads the head of the answer.
+pub async fn exchange(connection: &mut Connection, request: &str) -> Result<Answer, String> {
     let text = |error: io::Error| error.to_string();
-    let request = question.request();
     connection.write_all(request.as_bytes()).await.map_err(text)?;
     connection.flush().await.map_err(text)?;
     let mut head = Zeroizing::new(Vec::with_capacity(1024));
     loop {
-        if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+        if let Some(end) = head_end(&head) {
             return Answer::read(head.get(..end).unwrap_or_default());
         }
         if head.len() > MAX_ANSWER_BYTES {
@@ -50,6 +46,16 @@ pub async fn exchange(
         }
         head.extend_from_slice(room.get(..count).unwrap_or_default());
     }
+}
+
+/// Returns where the head of an answer ends, at an empty line. As in nginx, lines may end with LF
+/// alone: simple authentication servers send no CR.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+    ends.into_iter().find(|at| {
+        let rest = bytes.get(at + 1..).unwrap_or_default();
+        rest.starts_with(b"\n") || rest.starts_with(b"\r\n")
+    })
 }
 
 /// Logs in at a server within `limit`. Returns the bytes for the client.
@@ -92,5 +98,19 @@ pub async fn log_in(
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => Err(NoLogin::Failed(format!("the login behind: {error}"))),
         Err(_) => Err(NoLogin::Failed("the login behind took too long".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_an_answer_ends_at_an_empty_line_with_or_without_cr() {
+        assert_eq!(head_end(b"HTTP/1.0 200\r\nA: b\r\n\r\nc"), Some(19));
+        assert_eq!(head_end(b"HTTP/1.0 200\nA: b\n\nc"), Some(17));
+        assert_eq!(head_end(b"HTTP/1.0 200\nA: b\n\r\n"), Some(17));
+        assert_eq!(head_end(b"HTTP/1.0 200\r\nA: b\r\n\r"), None);
+        assert_eq!(head_end(b""), None);
     }
 }

@@ -31,8 +31,6 @@ pub struct Imap {
     /// Bytes of a literal that have not arrived.
     literal: Option<usize>,
     exchange: Option<Exchange>,
-    /// Capabilities that a server has named, in place of the configured ones.
-    asked: Option<Vec<u8>>,
 }
 
 /// A command, as far as it has arrived.
@@ -72,13 +70,7 @@ impl Imap {
             command: Command::default(),
             literal: None,
             exchange: None,
-            asked: None,
         }
-    }
-
-    /// Takes capabilities that a server has named, without those about the login and TLS.
-    pub fn set_capabilities(&mut self, capabilities: Vec<u8>) {
-        self.asked = Some(capabilities);
     }
 
     /// Writes the greeting.
@@ -243,12 +235,9 @@ impl Imap {
     }
 
     fn write_capabilities(&self, out: &mut Vec<u8>) {
-        match &self.asked {
-            Some(asked) => out.extend_from_slice(asked),
-            None => self.offer.capabilities.iter().for_each(|name| {
-                let _ = write!(out, " {name}");
-            }),
-        }
+        self.offer.capabilities.iter().for_each(|name| {
+            let _ = write!(out, " {name}");
+        });
         if self.encryption != Encryption::Required {
             self.offer.mechanisms().for_each(|name| {
                 let _ = write!(out, " AUTH={name}");

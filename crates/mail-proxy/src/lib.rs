@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod capabilities;
 mod conversation;
 pub mod front;
 pub mod imap;

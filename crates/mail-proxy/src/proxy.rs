@@ -6,6 +6,7 @@ use howdah_config as config;
 use howdah_tls::TlsClient;
 use howdah_upstream::servers::upstream::Upstream;
 
+use crate::capabilities::Known;
 use crate::login::Offer;
 
 /// A proxy of mail, with the servers that it asks and passes to.
@@ -21,6 +22,8 @@ pub struct MailProxy {
     pub authentication: Vec<(Arc<Upstream>, config::MailAuthentication)>,
     /// The upstream whose servers decide themselves.
     pub backend: Option<Arc<Upstream>>,
+    /// Capabilities of the servers behind.
+    pub capabilities: Known,
     /// TLS to the servers that an authentication server names.
     pub tls: Option<Arc<TlsClient>>,
 }
@@ -44,6 +47,7 @@ impl MailProxy {
             },
             authentication: authentication.into_iter().zip(servers).collect(),
             backend,
+            capabilities: Known::default(),
             tls,
             config: config.clone(),
         }

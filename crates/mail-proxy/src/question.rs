@@ -20,10 +20,6 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// What the server is asked about.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Path and query of the request.
-    pub target: &'a str,
-    /// The field `Host`.
-    pub host: &'a str,
     /// Fields of the configuration.
     pub headers: &'a [(String, String)],
     /// The client's protocol.
@@ -34,6 +30,8 @@ pub struct Question<'a> {
     pub attempt: u32,
     /// Address of the client.
     pub client: &'a str,
+    /// Name of the client; `None` if it has none, or none was looked up.
+    pub client_name: Option<&'a str>,
     /// Addresses and ports of the client and of this server, as a balancer has named them.
     pub proxied: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
     /// Facts about the client's handshake; `None` without TLS.
@@ -68,20 +66,28 @@ pub enum Answer {
 }
 
 impl Question<'_> {
-    /// Returns the request. It has the password.
-    pub fn request(&self) -> Zeroizing<String> {
+    /// Returns the request to a server, for this path and query, with the field `Host`. It has the
+    /// password.
+    pub fn request(&self, target: &str, host: &str) -> Zeroizing<String> {
+        let password = &self.login.credentials.password;
+        let mut text = Zeroizing::new(String::with_capacity(2048 + 3 * password.len()));
+        // Writing to memory does not fail.
+        let _ = write!(text, "GET {target} HTTP/1.0\r\nHost: {host}\r\n");
+        self.fields(&mut |name, value| {
+            let _ = write!(text, "{name}: {value}\r\n");
+        });
+        text.push_str("\r\n");
+        text
+    }
+
+    /// Calls `add` for each field of the request but `Host`. No value has control characters.
+    pub fn fields(&self, add: &mut dyn FnMut(&str, &str)) {
         let Question { login, protocol, .. } = self;
         let credentials = &login.credentials;
-        let mut text = Zeroizing::new(String::with_capacity(1024 + 3 * credentials.password.len()));
         let method = match credentials.method {
             Method::Login => Method::Plain,
             method => method,
         };
-        let mut add = |name: &str, value: &str| {
-            // Writing to memory does not fail.
-            let _ = write!(text, "{name}: {value}\r\n");
-        };
-        add("Host", self.host);
         add("Auth-Method", method.name());
         if method != Method::None {
             add("Auth-User", &escaped(&credentials.user));
@@ -94,7 +100,7 @@ impl Question<'_> {
         add("Auth-Login-Attempt", &self.attempt.to_string());
         add("Client-IP", self.client);
         if *protocol == Protocol::Smtp {
-            add("Client-Host", "[UNAVAILABLE]");
+            add("Client-Host", self.client_name.unwrap_or("[UNAVAILABLE]"));
         }
         if let Some((client, server)) = self.proxied {
             add("Proxy-Protocol-Addr", &client.ip().to_string());
@@ -123,8 +129,6 @@ impl Question<'_> {
             }
         }
         self.headers.iter().for_each(|(name, value)| add(name, value));
-        let request = format!("GET {} HTTP/1.0\r\n{}\r\n", self.target, *text);
-        Zeroizing::new(request)
     }
 }
 
@@ -166,6 +170,14 @@ impl Answer {
         if !first.starts_with(b"HTTP/1.") {
             return Err("it does not speak HTTP/1".to_owned());
         }
+        Answer::of(lines.filter_map(|line| {
+            let at = line.iter().position(|byte| *byte == b':')?;
+            Some((&line[..at], line[at + 1..].trim_ascii()))
+        }))
+    }
+
+    /// Reads the fields of an answer. Of several with one name, the last one counts.
+    pub fn of<'f>(found: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Answer, String> {
         let mut fields: [(&str, Option<&[u8]>); 7] = [
             ("Auth-Status", None),
             ("Auth-Server", None),
@@ -175,10 +187,7 @@ impl Answer {
             ("Auth-Pass", None),
             ("Auth-Error-Code", None),
         ];
-        for line in lines {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(at) = line.iter().position(|byte| *byte == b':') else { continue };
-            let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
+        for (name, value) in found {
             let known =
                 fields.iter_mut().find(|(one, _)| one.as_bytes().eq_ignore_ascii_case(name));
             if let Some((_, place)) = known {
@@ -246,17 +255,16 @@ mod tests {
         };
         let login = Login { credentials, salt: salt.as_bytes().to_vec(), tag: Vec::new(), smtp };
         let question = Question {
-            target: "/auth?x=1",
-            host: "auth.test",
             headers: &[("X-Key".to_owned(), "k".to_owned())],
             protocol,
             login: &login,
             attempt: 2,
             client: "192.0.2.1",
+            client_name: None,
             proxied: None,
             handshake: None,
         };
-        question.request().to_string()
+        question.request("/auth?x=1", "auth.test").to_string()
     }
 
     fn credentials(method: Method, user: &[u8], password: &[u8]) -> Credentials {

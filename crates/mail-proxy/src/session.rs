@@ -1,42 +1,41 @@
 //! A session: the client up to its login, the question about it, the login behind, and the bytes both
 //! ways.
 
+mod attempt;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use howdah_config::{Address, Shown};
+use howdah_config::{Shown, Target};
+use howdah_dns::clients::ClientNames;
 use howdah_dns::either::Either;
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::forward::{Forwarded, forward};
-use howdah_http::handling::Handling;
-use howdah_http::message::{ConnectionInfo, Request, ShownAddress};
+use howdah_http::message::{ConnectionInfo, Request, Response};
 use howdah_http::timer::after;
-use howdah_stream::connect::{Connected, Step, connect};
 use howdah_sys::log::Level;
 use howdah_tls::challenge_answers::ChallengeStore;
-use howdah_tls::{ClientProtocol, HandshakeOutcome, TlsConnection, TlsListener};
-use howdah_upstream::connections::connection::{ConnectOptions, Connection, open};
+use howdah_tls::{HandshakeOutcome, TlsConnection, TlsListener};
+use howdah_upstream::connections::connection::Connection;
 use howdah_upstream::servers::selection::ActiveRequest;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zeroize::Zeroizing;
 
-use crate::backend::{Account, BackendLogin, ImapLogin, Pop3Login, SmtpLogin, SmtpOptions};
-use crate::conversation::{NoLogin, exchange, log_in};
+use crate::capabilities;
 use crate::front::Front;
 use crate::input::{Input, MAX_LINE_BYTES};
-use crate::login::{Encryption, Event, Login, Method, Protocol};
+use crate::login::{Encryption, Event, Method, Offer};
 use crate::proxy::MailProxy;
-use crate::question::{Answer, Question};
 
 /// The whole time before the login is this many times the longest silence.
 const LOGIN_FACTOR: u32 = 5;
@@ -56,6 +55,16 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// A connection of a client, whose encryption may begin later.
 pub type ClientStream<S> = Either<S, Box<TlsConnection<S>>>;
 
+/// Lets an application answer requests.
+pub trait Scripts {
+    /// Returns the response of an application, without its body.
+    fn ask<'s>(
+        &'s self,
+        application: &'s Target,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Response> + 's>>;
+}
+
 /// What a session needs of its server.
 pub struct Context<'a> {
     /// The thread's connections to other servers.
@@ -72,6 +81,12 @@ pub struct Context<'a> {
     pub is_proxied: bool,
     /// Time for a handshake.
     pub handshake_timeout: Duration,
+    /// Results of look-ups of names.
+    pub names: &'a ClientNames,
+    /// The servers of DNS in place of the machine's; empty for those.
+    pub resolver: &'a [SocketAddr],
+    /// The applications that decide about logins.
+    pub scripts: &'a dyn Scripts,
     /// Takes lines about the client.
     pub log: &'a dyn Fn(Level, &ConnectionInfo, fmt::Arguments<'_>),
 }
@@ -115,7 +130,19 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     request: &mut Request,
 ) -> Outcome {
-    let mut session = Session::new(context, stream, request);
+    let MailProxy { config, offer, backend, capabilities: known, .. } = context.proxy;
+    let mut offer = offer.clone();
+    if let Some(backend) = backend.as_ref().filter(|_| config.asks_capabilities) {
+        let asker = (config.protocol, &*offer.server_name);
+        let asked = capabilities::of_backend(context.thread, backend, known, asker, request);
+        match unless_drained(context.drain, Box::pin(asked)).await {
+            Ok(Some(names)) => offer.capabilities = names.to_vec(),
+            // The usual ones are told.
+            Ok(None) => {}
+            Err(_) => return Outcome { status: 503, forwarded: None },
+        }
+    }
+    let mut session = Session::new(context, offer, stream, request);
     // Its memory is given back when the client is logged in: sessions last for hours.
     let logged_in = Box::pin(session.log_in()).await;
     let behind = match logged_in {
@@ -131,7 +158,12 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let Behind { mut connection, reply, active } = behind;
     let rest = input.rest();
     drop(input);
-    if client.write_all(&reply).await.is_err() || client.flush().await.is_err() {
+    let replying = async {
+        client.write_all(&reply).await?;
+        client.flush().await
+    };
+    let replied = timeout(context.proxy.config.client_timeout, replying).await;
+    if !replied.is_ok_and(|replied| replied.is_ok()) {
         return Outcome { status: 499, forwarded: None };
     }
     drop(reply);
@@ -151,13 +183,15 @@ struct Session<'a, S> {
     front: Front,
     input: Input,
     out: Vec<u8>,
+    /// Name of the client; `None` until it is looked up.
+    client_name: Option<Option<String>>,
     attempts: u32,
     failures: u32,
     deadline: Instant,
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
-    fn new(context: &'a Context<'a>, stream: S, request: &'a mut Request) -> Self {
+    fn new(context: &'a Context<'a>, offer: Offer, stream: S, request: &'a mut Request) -> Self {
         let proxy = context.proxy;
         let encryption = match context.starttls {
             _ if request.connection.handshake.is_some() => Encryption::On,
@@ -167,12 +201,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
         };
         let salt = salt(&proxy.offer.server_name);
         Session {
-            front: Front::new(proxy.config.protocol, proxy.offer.clone(), encryption, salt),
+            front: Front::new(proxy.config.protocol, offer, encryption, salt),
             context,
             request,
             client: Some(Either::A(stream)),
             input: Input::default(),
             out: Vec::new(),
+            client_name: None,
             attempts: 0,
             failures: 0,
             deadline: Instant::now() + proxy.config.client_timeout * LOGIN_FACTOR,
@@ -298,222 +333,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Session<'a, S> {
                 Err(End::Status(400))
             }
         }
-    }
-
-    /// Tries a login. `None` if it has failed and the client may try again.
-    async fn try_login(&mut self, login: Login) -> Result<Option<Behind>, End> {
-        self.attempts += 1;
-        self.context.drain.set_busy();
-        let credentials = &login.credentials;
-        if credentials.method != Method::None {
-            self.request.user = Some(Bytes::copy_from_slice(&credentials.user));
-        }
-        if let Some(upstream) = &self.context.proxy.backend {
-            let (user, password) = (credentials.user.clone(), Some(credentials.password.clone()));
-            let account = self.account(login.clone(), user, password);
-            let started_at = std::time::Instant::now();
-            let connected = connect(self.context.thread, upstream, self.request, started_at).await;
-            let Ok(Connected { connection, active }) = connected else {
-                return Err(self.fail().await);
-            };
-            let name = upstream.name.to_string();
-            return match self.log_in_behind(connection, account).await {
-                Ok((connection, reply)) => {
-                    Ok(Some(Behind { connection, reply, active: Some(active) }))
-                }
-                Err(NoLogin::Refused(reply)) => {
-                    self.log_failure(&login.credentials.user, login.credentials.method, "");
-                    self.write_refusal(&login, &reply);
-                    self.delay_refusal().await?;
-                    Ok(None)
-                }
-                Err(NoLogin::Failed(problem)) => {
-                    self.log_problem(&name, &problem);
-                    Err(self.fail().await)
-                }
-            };
-        }
-        loop {
-            match self.ask(&login).await {
-                Some(Answer::Again(time)) => self.pause_for_client(time).await?,
-                Some(Answer::Pass { server, port, user, password }) => {
-                    return self.pass(login, &server, port, user, password).await.map(Some);
-                }
-                Some(Answer::Refused { text, code, wait }) => {
-                    let credentials = &login.credentials;
-                    if credentials.method != Method::None {
-                        self.log_failure(&credentials.user, credentials.method, &text);
-                    }
-                    if let Some(time) = wait {
-                        self.pause(time).await?;
-                    }
-                    self.front.refuse(&login, &text, code.as_deref(), &mut self.out);
-                    self.flush().await?;
-                    return if wait.is_some() { Ok(None) } else { Err(End::Status(401)) };
-                }
-                None => return Err(self.fail().await),
-            }
-        }
-    }
-
-    /// Asks the authentication servers, one after another, until one answers. `None` if none has;
-    /// that has been logged.
-    async fn ask(&mut self, login: &Login) -> Option<Answer> {
-        let proxy = self.context.proxy;
-        let info = Arc::clone(&self.request.connection);
-        // An address of its own: variables are about the servers behind.
-        let asking = Request { handling: Handling::default(), ..self.request.clone() };
-        for (upstream, server) in &proxy.authentication {
-            let question = Question {
-                target: &server.target,
-                host: &server.host,
-                headers: &proxy.config.headers,
-                protocol: proxy.config.protocol,
-                login,
-                attempt: self.attempts,
-                client: &ShownAddress(info.peer.map(|peer| peer.ip())).to_string(),
-                proxied: info.peer.zip(info.local).filter(|_| self.context.is_proxied),
-                handshake: info.handshake.as_deref(),
-            };
-            let answering = async {
-                let started_at = std::time::Instant::now();
-                let connected = connect(self.context.thread, upstream, &asking, started_at).await;
-                let mut connected = connected.ok()?;
-                Some(exchange(&mut connected.connection, &question).await)
-            };
-            let problem = match timeout(proxy.config.authentication_timeout, answering).await {
-                Ok(Some(Ok(answer))) => return Some(answer),
-                Ok(Some(Err(problem))) => problem,
-                Ok(None) => continue, // that is logged
-                Err(_) => "no answer came in time".to_owned(),
-            };
-            self.log_problem(&upstream.name, &problem);
-        }
-        None
-    }
-
-    /// Logs in at a server that an authentication server has named.
-    async fn pass(
-        &mut self,
-        login: Login,
-        server: &str,
-        port: u16,
-        user: Option<Vec<u8>>,
-        password: Option<Zeroizing<Vec<u8>>>,
-    ) -> Result<Behind, End> {
-        let proxy = self.context.proxy;
-        let Ok(ip) = server.trim_matches(['[', ']']).parse() else {
-            self.log_problem("authentication", "its \"Auth-Server\" is no address");
-            return Err(self.fail().await);
-        };
-        let address = Address::Inet(std::net::SocketAddr::new(ip, port));
-        let credentials = &login.credentials;
-        let is_passed_on = matches!(
-            credentials.method,
-            Method::Plain | Method::Login | Method::Xoauth2 | Method::OauthBearer
-        );
-        let password = password.or_else(|| is_passed_on.then(|| credentials.password.clone()));
-        let is_needed = proxy.config.protocol != Protocol::Smtp
-            || proxy.config.backend_authentication && credentials.method != Method::None;
-        if is_needed && password.is_none() {
-            self.log_problem("authentication", "it sends no \"Auth-Pass\", which the method needs");
-            return Err(self.fail().await);
-        }
-        let user = user.unwrap_or_else(|| credentials.user.clone());
-        let mut login = login;
-        // Another password is no token.
-        if password.as_ref().is_some_and(|one| **one != *login.credentials.password) {
-            login.credentials.method = match login.credentials.method {
-                Method::Xoauth2 | Method::OauthBearer => Method::Plain,
-                method => method,
-            };
-        }
-        let tag = login.clone();
-        let account = self.account(login, user, password);
-        self.request.handling.add_step(Rc::new(Step::new(address.to_string())));
-        let options = ConnectOptions {
-            address: &address,
-            proxy_protocol: proxy.config.proxy_protocol,
-            tls: proxy.tls.as_deref().map(|tls| (tls, server)),
-            protocol: ClientProtocol::Other,
-            client: Some(&self.request.connection),
-        };
-        let connecting = timeout(proxy.config.connect_timeout, open(&options)).await;
-        let connection = match connecting {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(failure)) => {
-                self.log_problem(&address.to_string(), &failure.to_string());
-                return Err(self.fail().await);
-            }
-            Err(_) => {
-                let problem = "the connection was not accepted in time (timeouts/connect)";
-                self.log_problem(&address.to_string(), problem);
-                return Err(self.fail().await);
-            }
-        };
-        match self.log_in_behind(connection, account).await {
-            Ok((connection, reply)) => Ok(Behind { connection, reply, active: None }),
-            Err(NoLogin::Refused(reply)) => {
-                self.log_failure(&tag.credentials.user, tag.credentials.method, "");
-                if proxy.config.error_messages {
-                    self.out.extend_from_slice(&reply)
-                } else {
-                    self.front.fail(&mut self.out)
-                }
-                self.flush().await?;
-                Err(End::Status(401))
-            }
-            Err(NoLogin::Failed(problem)) => {
-                self.log_problem(&address.to_string(), &problem);
-                Err(self.fail().await)
-            }
-        }
-    }
-
-    fn account(
-        &self,
-        login: Login,
-        user: Vec<u8>,
-        password: Option<Zeroizing<Vec<u8>>>,
-    ) -> Account {
-        let ConnectionInfo { peer, local, .. } = *self.request.connection;
-        Account { login, user, password, client: peer, local }
-    }
-
-    /// Logs in at a server behind. Returns the connection and the bytes for the client.
-    async fn log_in_behind(
-        &self,
-        mut connection: Connection,
-        account: Account,
-    ) -> Result<(Connection, Vec<u8>), NoLogin> {
-        let settings = &self.context.proxy.config;
-        let mut login = match settings.protocol {
-            Protocol::Imap => BackendLogin::Imap(ImapLogin::new(account, settings.client_id)),
-            Protocol::Pop3 => BackendLogin::Pop3(Pop3Login::new(account)),
-            Protocol::Smtp => BackendLogin::Smtp(SmtpLogin::new(
-                account,
-                SmtpOptions {
-                    server_name: self.context.proxy.offer.server_name.clone(),
-                    xclient: settings.xclient,
-                    authenticates: settings.backend_authentication,
-                },
-            )),
-        };
-        let reply = log_in(&mut connection, &mut login, settings.client_timeout).await?;
-        Ok((connection, reply))
-    }
-
-    /// Writes that a server behind has refused a login.
-    fn write_refusal(&mut self, login: &Login, reply: &[u8]) {
-        if self.context.proxy.config.error_messages {
-            return self.out.extend_from_slice(reply);
-        }
-        let (text, code) = match self.context.proxy.config.protocol {
-            Protocol::Imap => ("[AUTHENTICATIONFAILED] Authentication failed", None),
-            Protocol::Pop3 => ("[AUTH] Authentication failed", None),
-            Protocol::Smtp => ("Authentication failed", Some("535 5.7.8")),
-        };
-        self.front.refuse(login, text, code, &mut self.out);
     }
 
     /// Replies to a failed login, the later the more there were.

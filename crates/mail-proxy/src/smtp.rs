@@ -24,27 +24,12 @@ pub struct Smtp {
     errors: u32,
     facts: SmtpFacts,
     exchange: Option<Exchange>,
-    /// Capabilities that a server has named, in place of the configured ones.
-    asked: Option<Vec<String>>,
 }
 
 impl Smtp {
     /// Begins a session. `salt` is the challenge of CRAM-MD5.
     pub fn new(offer: Offer, encryption: Encryption, salt: Vec<u8>) -> Smtp {
-        Smtp {
-            offer,
-            encryption,
-            salt,
-            errors: 0,
-            facts: SmtpFacts::default(),
-            exchange: None,
-            asked: None,
-        }
-    }
-
-    /// Takes capabilities that a server has named, without those about the login and TLS.
-    pub fn set_capabilities(&mut self, capabilities: Vec<String>) {
-        self.asked = Some(capabilities);
+        Smtp { offer, encryption, salt, errors: 0, facts: SmtpFacts::default(), exchange: None }
     }
 
     /// Writes the greeting.
@@ -212,7 +197,7 @@ impl Smtp {
 
     fn write_capabilities(&self, out: &mut Vec<u8>) {
         let mut lines = vec![self.offer.server_name.clone()];
-        lines.extend_from_slice(self.asked.as_deref().unwrap_or(&self.offer.capabilities));
+        lines.extend_from_slice(&self.offer.capabilities);
         let mechanisms: Vec<_> = self.offer.mechanisms().collect();
         if self.encryption != Encryption::Required && !mechanisms.is_empty() {
             lines.push(format!("AUTH {}", mechanisms.join(" ")));

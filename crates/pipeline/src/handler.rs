@@ -12,6 +12,7 @@ mod fetch;
 mod internal_redirect;
 mod mirror;
 mod origin;
+mod own_request;
 mod plain_request;
 mod redirects;
 mod refresh;

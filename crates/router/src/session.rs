@@ -6,21 +6,21 @@
 pub(crate) mod datagrams;
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_config::{MailProtocol, Session, StartTls};
+use howdah_config::{MailProtocol, Session, StartTls, Target};
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
 use howdah_http::error_status::RequestError;
 use howdah_http::exchange::{Handler, RequestRecord};
 use howdah_http::forward::{End, Forwarded, forward};
 use howdah_http::handling::Handling;
 use howdah_http::message::{
-    ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Version,
+    ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Response, Version,
 };
 use howdah_http::timer::after;
 use howdah_mail_proxy::proxy::MailProxy;
@@ -105,6 +105,19 @@ fn mail_proxy(handler: &RequestHandler) -> Option<Arc<MailProxy>> {
     }
 }
 
+/// The applications of a listener.
+struct Applications<'h>(&'h RequestHandler);
+
+impl session::Scripts for Applications<'_> {
+    fn ask<'s>(
+        &'s self,
+        application: &'s Target,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Response> + 's>> {
+        Box::pin(self.0.ask(application, request))
+    }
+}
+
 /// Serves a session of mail.
 async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
     handler: RequestHandler,
@@ -125,6 +138,7 @@ async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let mut session = describe(&info, thread.request_id(), ("LOGIN", &proxy.name, protocol));
     session.handling.set_site(Arc::clone(&proxy.name));
+    let resolver = handler.listener_snapshot().0.config.settings.resolver.clone();
     let context = session::Context {
         thread: &thread.proxy,
         proxy,
@@ -133,6 +147,9 @@ async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
         challenges: &thread.shared.challenges,
         is_proxied,
         handshake_timeout: handler.limits().header_timeout,
+        names: &thread.shared.client_names,
+        resolver: &resolver,
+        scripts: &Applications(&handler),
         log: &|level, info, line| handler.log_client(level, info, line),
     };
     let outcome = Box::pin(session::serve(&context, stream, &mut session)).await;

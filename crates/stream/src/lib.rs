@@ -4,8 +4,7 @@
 //!    the first bytes are read up to the end of its hello ([`client_hello`]) and passed on
 //!    unchanged.
 //! 2. [`connect`] selects a server of the upstream, and another one if that cannot be reached.
-//! 3. [`forward`](howdah_http::forward) passes bytes both ways until both ends have finished, or
-//!    are silent.
+//! 3. [`forward`](howdah_http::forward) passes bytes both ways until both ends have finished, or both are silent.
 //!
 //! The caller accepts connections, logs sessions, and gives the signal to stop.
 #![forbid(unsafe_code)]

@@ -20,6 +20,8 @@ pub struct SmtpOptions {
     pub xclient: Option<bool>,
     /// The server checks the name and the password.
     pub authenticates: bool,
+    /// Name of the client, if it is known.
+    pub client_name: Option<String>,
 }
 
 /// The login at a server of SMTP.
@@ -155,7 +157,10 @@ impl SmtpLogin {
             out.extend_from_slice(b" LOGIN=");
             xtext(&self.account.user, out);
         }
-        out.extend_from_slice(b" NAME=[UNAVAILABLE]\r\n");
+        out.extend_from_slice(b" NAME=");
+        let name = self.options.client_name.as_deref();
+        out.extend_from_slice(name.unwrap_or("[UNAVAILABLE]").as_bytes());
+        out.extend_from_slice(b"\r\n");
         self.state = State::Xclient;
     }
 

@@ -47,7 +47,9 @@ fn imap(account: Account, sends_id: bool) -> BackendLogin {
 
 fn smtp(account: Account, xclient: Option<bool>, authenticates: bool) -> BackendLogin {
     let server_name = "mx.test".to_owned();
-    BackendLogin::Smtp(SmtpLogin::new(account, SmtpOptions { server_name, xclient, authenticates }))
+    let client_name = None;
+    let options = SmtpOptions { server_name, xclient, authenticates, client_name };
+    BackendLogin::Smtp(SmtpLogin::new(account, options))
 }
 
 #[test]

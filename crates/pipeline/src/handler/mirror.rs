@@ -10,7 +10,6 @@
 //!    because of the field [`MARK`], to which each server adds its own value, so that clients
 //!    cannot prevent copies.
 
-use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +17,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use howdah_http::body::Body;
 use howdah_http::copied_body::{CopiedBody, StoredBody};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Request};
@@ -29,6 +27,7 @@ use howdah_sys::log::Level;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use super::own_request::drain;
 use super::respond::{Answer, produce};
 use crate::context::Context;
 use crate::thread::RouterThread;
@@ -38,10 +37,6 @@ const MARK: &str = "X-Howdah-Mirror";
 
 /// Maximum time of a copy.
 const MAX_TIME: Duration = Duration::from_secs(60);
-
-/// Maximum number of bytes of a response that are read, so that the connection to its server can be
-/// kept.
-const MAX_DRAINED: u64 = 1 << 20;
 
 /// Returns true if the request is to be copied.
 pub fn is_wanted(decision: &Decision, routed: &Routed<'_>, request: &Request) -> bool {
@@ -194,13 +189,5 @@ async fn send(
     let mut exchange = Exchange::new(request, started_at, &carrier);
     let decision = super::checks::check(&context, step, &mut routed, &mut exchange).await;
     let (response, _) = Box::pin(produce(&context, decision, &mut routed, &mut exchange)).await;
-    if let Body::Stream(mut stream) = response.body {
-        let mut drained = 0;
-        while let Some(Ok(bytes)) = poll_fn(|cx| stream.poll_next(cx)).await {
-            drained += bytes.len() as u64;
-            if drained > MAX_DRAINED {
-                break;
-            }
-        }
-    }
+    drain(response.body).await;
 }
