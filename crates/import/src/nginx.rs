@@ -7,6 +7,8 @@
 //! 5. [`content`] answers: with files, or by [`fastcgi`] and [`proxy`], behind [`access`], with
 //!    the [`options`] of the place.
 //!
+//! 6. [`streams`] and [`mail`] convert the blocks of these names.
+//!
 //! Values of variables that the configuration sets are put in where they are used ([`variables`]),
 //! because a document has no variables that change in the course of a request.
 
@@ -35,6 +37,7 @@ mod limits;
 mod listen;
 mod locations;
 mod logs;
+mod mail;
 mod media_types;
 mod options;
 mod passwords;
@@ -49,9 +52,11 @@ mod samples;
 mod scope;
 mod secure_link;
 mod server;
+mod session_parts;
 mod settings;
 mod state;
 mod steps;
+mod streams;
 mod tables;
 mod template;
 mod tls;

@@ -45,7 +45,8 @@ pub fn convert(
     let mut converter = Converter::new(&mut report, pools, directory);
     converter.is_part = is_part;
     converter.of_main(main);
-    let document = converter.document(http)?;
+    let mut document = converter.document(http)?;
+    converter.add_sessions(main, &mut document)?;
     converter.finish_report(tree);
     drop(converter);
     Ok(Import { document, report })

@@ -125,10 +125,8 @@ pub fn check(directives: &[Directive], context: Context, report: &mut Report) ->
             ("if", Context::Server) => Context::ServerIf,
             ("if", _) => Context::LocationIf,
             ("limit_except", _) => Context::LimitExcept,
-            ("mail" | "stream", _) => {
-                mark_foreign(directive.children(), row.reason, report);
-                continue;
-            }
+            // Their directives have a grammar of their own.
+            ("mail" | "stream", _) => continue,
             (name, _) if DATA_BLOCKS.contains(&name) => continue,
             _ => continue,
         };

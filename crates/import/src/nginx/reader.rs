@@ -345,7 +345,9 @@ impl<'a> Reader<'a> {
 
 /// Returns true if these directives stand within `http` of another file.
 pub fn is_part_of_http(tree: &[Directive]) -> bool {
-    let is_of_main = |directive: &Directive| matches!(directive.name.as_str(), "http" | "events");
+    let is_of_main = |directive: &Directive| {
+        matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail")
+    };
     !tree.iter().any(is_of_main)
 }
 

@@ -31,6 +31,23 @@ pub struct Server<'t> {
     state: State,
 }
 
+impl<'t> Server<'t> {
+    /// A server that only its own directives describe.
+    pub fn without_locations(directive: &'t Directive, scope: &Scope<'t>) -> Self {
+        let site = Rc::new(Site {
+            directive,
+            scope: scope.clone(),
+            name: String::new(),
+            server_name: String::new(),
+            locations: Vec::new(),
+            has_internal: false,
+            has_rewrites: false,
+        });
+        let (names, listens) = (Vec::new(), Vec::new());
+        Server { site, names, listens, options: Object::new(), state: State::default() }
+    }
+}
+
 /// Maximum number of locations one behind the other that rewrite a request with other values of
 /// variables. nginx refuses a request after ten rewrites.
 const MAX_SELECTIONS_WITHIN: usize = 2;
