@@ -135,12 +135,18 @@ fn php_ini(source: &Source, version: &str) -> Option<String> {
     Some(format!("/etc/php/{major}.{minor}/apache2/php.ini"))
 }
 
+/// Returns a text as the name of a route or an application. In a `pass`, `/`, `%` and `$` have a
+/// meaning.
+pub(super) fn as_name(text: &str) -> String {
+    let plain = |c: char| if matches!(c, '/' | '%' | '$') || c.is_control() { '_' } else { c };
+    text.chars().map(plain).collect()
+}
+
 /// Returns a name for the route of a host that no other one has.
 fn label(host: &Host<'_>, known: &mut BTreeSet<String>) -> String {
     let name = host.server_name().or_else(|| host.names.first().cloned());
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
-    let name: String =
-        name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+    let name = as_name(&name);
     let is_tls = host
         .section
         .is_some_and(|section| tls::is_on(&section.children.iter().collect::<Vec<_>>()));

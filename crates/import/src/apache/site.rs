@@ -52,7 +52,7 @@ impl Pools<'_> {
     pub(super) fn application(&mut self, address: &str) -> Option<(String, Map<String, Value>)> {
         let (index, pool) = self.all.iter().enumerate().find(|(_, pool)| pool.is_at(address))?;
         self.used.insert(index);
-        Some((pool.name.clone(), pool.application()))
+        Some((super::document::as_name(&pool.name), pool.application()))
     }
 }
 
