@@ -17,7 +17,7 @@ use howdah_http::message::{ConnectionInfo, Response};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use crate::bytes::Bytes;
-use crate::http3::{plain_control, plain_message, varint};
+use crate::http3::{MAX_SECTION, plain_control, plain_message, varint};
 
 /// A client opens streams, sends any bytes on them, ends, resets and stops them. The connection is
 /// closed with a code that the bytes demand, or not at all; each request that was sent to its end
@@ -176,7 +176,7 @@ struct Running {
 
 impl Handler for Recorder {
     fn limits(&self) -> Rc<Limits> {
-        Rc::default()
+        Rc::new(Limits { max_head: MAX_SECTION, ..Limits::default() })
     }
 
     fn next_id(&self) -> u64 {
