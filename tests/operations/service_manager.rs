@@ -2,7 +2,7 @@
 //! watchdog, the journal.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use harness::processes::{self, Process};
 use harness::{Server, Site, eventually, free_address, free_listener, requirements};
 use howdah_sys::packet::{self, Received};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
@@ -252,9 +253,10 @@ fn a_passed_socket_serves_the_listener_that_it_is_named_after() {
 
 #[test]
 fn a_descriptor_that_cannot_be_a_listener_is_refused_and_named() {
-    let passed = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let server = passing(page(), passed, "dns").serve();
-    server.wait_for_log("inherited descriptor \"dns\" is closed: it is no stream socket");
+    let passed = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    let server = passing(page(), passed, "packets").serve();
+    server
+        .wait_for_log("inherited descriptor \"packets\" is closed: it is neither for connections");
     assert_eq!(server.get("/").body, b"served");
     let unused = free_listener();
     let address = unused.local_addr().unwrap();
