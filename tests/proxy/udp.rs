@@ -24,10 +24,12 @@ fn echo(name: &'static str) -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
             let Ok((count, from)) = socket.recv_from(&mut room) else { continue };
             let content = room[..count].to_vec();
             let answer = [name.as_bytes(), b" ", &content].concat();
-            if !content.starts_with(b"silent") {
+            let is_answered = !content.starts_with(b"silent");
+            // Before the answer, so that whoever has that finds it.
+            let _ = taken.send((from, content));
+            if is_answered {
                 let _ = socket.send_to(&answer[..answer.len().min(65_507)], from);
             }
-            let _ = taken.send((from, content));
         }
     });
     (address, all)
