@@ -161,7 +161,9 @@ fn long_streams_of_one_site_take_nothing_from_another() {
         let is_free = || (ask(&server, "192.0.2.9", path, 100).1 == 0).then_some(());
         eventually("the memory is given back", is_free);
     }
-    server.wait_for_log("client 192.0.2.1: requests of HTTP/2 that are being answered take 64 MiB");
+    server.wait_for_log(
+        "client 192.0.2.1: requests of HTTP/2 and HTTP/3 that are being answered take 64 MiB",
+    );
 }
 
 #[test]
@@ -179,5 +181,5 @@ fn connections_with_a_few_requests_each_have_a_limit_for_each_client() {
     assert_eq!(ask(&server, "192.0.2.2", "/a/", 4).1, 0, "another client has its own");
     drop(connections);
     eventually("all is given back", || (ask(&server, "192.0.2.1", "/a/", 4).1 == 0).then_some(()));
-    server.wait_for_log("client 192.0.2.1: first requests of HTTP/2 connections");
+    server.wait_for_log("client 192.0.2.1: first requests of HTTP/2 and HTTP/3 connections");
 }
