@@ -1,11 +1,13 @@
 //! The user and the variables of a process that is run for a site.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use howdah_sys::credentials::{self, Credentials};
-use howdah_sys::environment;
+use howdah_sys::process::{self, Exit, Forked};
+use howdah_sys::{environment, signals};
 use serde_json::Value;
 
 use super::Machine;
@@ -63,12 +65,22 @@ impl Account {
         }
     }
 
-    /// Runs a command to its end. Error: it cannot be run, or has failed.
+    /// Runs a command to its end. Signals that this process has blocked or ignores end it as usual.
+    /// Error: it cannot be run (exit status 127), or has failed.
     pub(crate) fn wait(command: &mut Command) -> Result<(), String> {
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(status.to_string()),
-            Err(error) => Err(error.to_string()),
+        let pid = match process::fork().map_err(|error| error.to_string())? {
+            Forked::Parent(pid) => pid,
+            Forked::Child => {
+                signals::reset();
+                let _ = command.exec();
+                process::exit_now(127);
+            }
+        };
+        match process::wait_for(pid) {
+            Some(Exit::Status(0)) => Ok(()),
+            Some(Exit::Status(status)) => Err(format!("exit status: {status}")),
+            Some(Exit::Signal(signal)) => Err(format!("it was ended by signal {signal}")),
+            None => Err("its end is not known".to_owned()),
         }
     }
 }
