@@ -45,5 +45,11 @@ pub(crate) use self::shared::Shared;
 pub(crate) use self::tasks::{StreamEnd, StreamTasks};
 pub(crate) use self::turns::{Priority, Turns};
 
+/// Reason of the end of a connection, for the log.
+pub(crate) const TOO_MANY_CANCELS: &str = "the client cancels more requests than it lets complete";
+
+/// Reason of the end of a connection, for the log; the costliest type of frames follows.
+pub(crate) const TOO_MANY_FRAMES: &str = "too many frames that transfer no data";
+
 /// Maximum number of requests of one connection that are answered at the same time.
 pub(crate) const MAX_STREAMS: u32 = 100;

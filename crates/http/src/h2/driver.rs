@@ -18,7 +18,10 @@ use tokio::time::Instant;
 use super::io::InspectedTransport;
 use super::output::Output;
 use crate::limits::Limits;
-use crate::streams::{Budget, Lifetime, MAX_STREAMS, Shared, StreamEnd, StreamTasks};
+use crate::streams::{
+    Budget, Lifetime, MAX_STREAMS, Shared, StreamEnd, StreamTasks, TOO_MANY_CANCELS,
+    TOO_MANY_FRAMES,
+};
 
 /// Callback that reports a connection which is closed because the client misbehaves.
 pub(super) type MisbehaviourCallback<'a> = &'a dyn Fn(&dyn Display);
@@ -190,13 +193,10 @@ impl Driver {
         }
         self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         if self.lifetime.is_abused() {
-            cut_off(
-                &"the client cancels more requests than it \
-            lets complete",
-            )
+            cut_off(&TOO_MANY_CANCELS);
         } else {
             let kind = self.shared.budget.costliest_type();
-            cut_off(&format_args!("too many frames that transfer no data, mostly {kind} frames"));
+            cut_off(&format_args!("{TOO_MANY_FRAMES}, mostly {kind} frames"));
         }
     }
 }

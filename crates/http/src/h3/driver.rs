@@ -14,7 +14,9 @@ use super::goaway::ControlStream;
 use super::transport::{Halves, ReceiveStream, SendStream, Transport};
 use super::uni::UniStreams;
 use crate::limits::Limits;
-use crate::streams::{Lifetime, MAX_STREAMS, StreamEnd, StreamTasks};
+use crate::streams::{
+    Lifetime, MAX_STREAMS, StreamEnd, StreamTasks, TOO_MANY_CANCELS, TOO_MANY_FRAMES,
+};
 
 /// Driver of a connection.
 pub(super) struct Driver<T: Transport> {
@@ -162,6 +164,3 @@ impl<T: Transport> Driver<T> {
         self.lifetime.set_ending();
     }
 }
-
-const TOO_MANY_CANCELS: &str = "the client cancels more requests than it lets complete";
-const TOO_MANY_FRAMES: &str = "too many frames that transfer no data";
