@@ -128,8 +128,11 @@ impl Tree {
             return; // it is needed until the router has ended
         }
         let Some(route) = self.changes.current.grants.telemetry.clone() else {
-            self.telemetry.dismiss(now);
-            self.telemetry.start_after = None;
+            // Until the router has answered a change, spans may be on their way from it.
+            if !self.changes.is_changing() {
+                self.telemetry.dismiss(now);
+                self.telemetry.start_after = None;
+            }
             return;
         };
         let is_due = self.telemetry.start_after.is_none_or(|after| after <= now);
