@@ -69,6 +69,9 @@ FAILED (failures=1)"""
             "failed: test_one", "    AssertionError: 1 != 2", "0 skipped", "failed: files::d", "failed: test_one",
             "5 passed, 2 failed"])
 
+    def test_lines_of_programs_that_name_an_error_are_no_failed_tests(self):
+        self.assertEqual(self.summary("ERROR: [pool www] no user\nERROR: 3 (of 4)\n2 passed, 0 failed"), ["0 skipped", "2 passed, 0 failed"])
+
     def test_the_reports_of_our_own_suites_are_repeated(self):
         rows = """FAIL: gzip-types (gzip_types)
 GET /a.css

@@ -37,7 +37,7 @@ UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$")
 # The report of a failed test begins with a line of the first form, of cargo, unittest or our own; the second ends all.
-REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*|FAIL (.+))$")
+REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) \([\w.]+\).*|FAIL (.+))$")
 REPORTED = re.compile(r"^(?:failures:|Intended differences:|Ran \d+ tests? in .*|intended +\d+ .*|(?:[\w-]+: )?\d+ (?:passed, \d+ failed|cases).*|--- .*)$")
 # That many lines of a report are repeated: its first ones, which name the cause.
 REPEATED = 25
