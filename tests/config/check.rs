@@ -295,6 +295,17 @@ fn what_is_legal_and_nearly_always_a_mistake_is_a_warning() {
 }
 
 #[test]
+fn the_example_of_all_keys_is_a_valid_document() {
+    let site = Site::script("index.php", "echo 1;");
+    fs::create_dir(site.data().join("conf.d")).unwrap();
+    let document = site.data().join("example.json");
+    fs::write(&document, include_str!("../../packaging/example.json")).unwrap();
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.args(["check", "--syntax"]).arg(document));
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn a_share_that_names_a_directory_without_the_path_of_the_request_is_a_warning() {
     let site = Site::script("index.php", "echo 1;");
     let directory = site.root().join("example.com");
