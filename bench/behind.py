@@ -20,6 +20,7 @@ ORIGIN = """    access_log off;
     keepalive_requests 1000000000;
     server {{
         listen 127.0.0.1:{port} backlog=4096;
+        listen unix:{socket} backlog=4096;
         root {root};
     }}
 """
@@ -32,19 +33,29 @@ class Behind:
         self.directory, self.processes = directory, []
         directory.mkdir(mode=0o755)
         # PHP-FPM makes its socket as root, and servers connect as their own user.
-        self.fpm, self.origin, self.sockets = f"{directory}/fpm.sock", free_port(), free_port()
+        self.fpm, self.origin, self.sockets, self.datagrams = f"{directory}/fpm.sock", free_port(), free_port(), free_port()
         pool = fpm_pool(self.fpm, setup.workers, setup.backlog)
-        origin = nginx_configuration(directory, ORIGIN.format(port=self.origin, root=root))
+        origin = nginx_configuration(directory, ORIGIN.format(port=self.origin, socket=self.origin_socket, root=root))
         try:
             # With all its processes: unknown ones are taken for strangers later.
             self.run("php-fpm", fpm.command(directory, pool, ini, "error"),
                      lambda: Path(self.fpm).exists() and len(self.pids()) > setup.workers)
             self.run("origin", nginx.command(directory, origin, "origin"),
                      lambda: answers(self.origin))
+            self.run("datagrams", [sys.executable, Path(__file__).with_name("datagrams.py"), "serve", str(self.datagrams)], lambda: True)
             self.run("sockets", [sys.executable, __file__, str(self.sockets)], lambda: accepts(self.sockets))
         except BaseException:
             self.stop()
             raise
+
+    @property
+    def origin_socket(self):
+        """The unix socket of the server with the files."""
+        return self.directory / "origin.sock"
+
+    def origin_address(self, kind):
+        """Its address over "tcp" or a "unix" socket."""
+        return f"unix:{self.origin_socket}" if kind == "unix" else f"127.0.0.1:{self.origin}"
 
     def run(self, name, command, ready):
         """Starts one of them."""

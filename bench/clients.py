@@ -6,7 +6,9 @@ program does not say), answers other than 2xx, errors of sockets, and requests t
 
 import json
 import re
+import sys
 import time
+from pathlib import Path
 from shlex import join
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -203,7 +205,24 @@ def read_storm(text, directory=None):
     return found
 
 
-CLIENTS = {"wrk": (wrk, read_wrk), "storm": (storm, read_storm), "ab": (ab, read_ab), "handshakes": (handshakes, read_handshakes),
+def datagrams(url, workload, seconds, _threads, _directory):
+    """Clients over UDP, each of which sends its next datagram when it has its answer."""
+    port = url.split(":")[2].split("/")[0]
+    return [sys.executable, str(Path(__file__).with_name("datagrams.py")), "ask", port, str(workload.connections), str(seconds)]
+
+
+def read_datagrams(text, _directory=None):
+    """Their output."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Unreadable(text[-600:]) from error
+    if not found["requests"]:
+        raise Unreadable("no datagram is answered")
+    return outcome(found["requests"], found["seconds"], found["p50"], found["p99"], 0, found["errors"], found["lost"])
+
+
+CLIENTS = {"wrk": (wrk, read_wrk), "datagrams": (datagrams, read_datagrams), "storm": (storm, read_storm), "ab": (ab, read_ab), "handshakes": (handshakes, read_handshakes),
            "h2load": (h2load, read_h2load), "http2": (http2, read_h2load), "siege": (siege, read_siege)}
 
 

@@ -15,6 +15,7 @@ GROUPS = {
     "php": "PHP",
     "crowd": "1,000 connections, 4 PHP processes",
     "behind": "Requests that are passed on",
+    "stream": "Connections and datagrams that are passed on",
     "tls": "TLS and HTTP/2",
     "worker": "Worker mode",
     "wordpress": "WordPress",
@@ -24,7 +25,7 @@ GROUPS = {
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.
-PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load", "storm": "wrk"}
+PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load", "datagrams": "bench/datagrams.py", "storm": "wrk"}
 METRIC_NAMES = {"rate": "requests/s", "cpu": "processor time a request", "p99": "p99", "p50": "p50"}
 
 

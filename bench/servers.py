@@ -71,6 +71,12 @@ class Howdah(Server):
                                   {"action": {"pass": "upstreams/origin"}}]
             document["applications"] = {"site": {"type": "fastcgi", "server": f"unix:{behind.fpm}", "root": str(self.place.root)}}
             document["upstreams"] = {"origin": {"servers": {f"127.0.0.1:{behind.origin}": {}}, "keepalive": KEPT}}
+        if kind := self.place.setup.stream:
+            address = f"127.0.0.1:{self.port}"
+            document["listeners"] = {address: {"protocol": "tcp", "pass": "upstreams/origin"},
+                                     f"udp:{address}": {"pass": "upstreams/datagrams"}}
+            document["upstreams"] = {"origin": {"servers": {behind.origin_address(kind): {}}},
+                                     "datagrams": {"servers": {f"127.0.0.1:{behind.datagrams}": {}}}}
         if self.place.setup.observed:
             document["settings"].update(self.observation())
         self.serve(document)
@@ -158,9 +164,9 @@ def start_fpm(server, listen, children, backlog=None, pool=None, howdah=None):
         process.wait_for(lambda: accepts(int(port), host), "listener")
 
 
-def nginx_configuration(directory, http):
-    """nginx with as many processes and connections as clients may need."""
-    return nginx.configuration(directory, http, "crit", machine.processors(), 4096, "worker_rlimit_nofile 65536;")
+def nginx_configuration(directory, http, more=""):
+    """nginx with as many processes and connections as clients may need, and `more` beside the block `http`."""
+    return nginx.configuration(directory, http, "crit", machine.processors(), 4096, f"worker_rlimit_nofile 65536;\n{more}")
 
 
 NGINX_HTTP = """    access_log off;
@@ -199,6 +205,17 @@ NGINX_CONFIGURATION = NGINX_HTTP + """    {store}
 """
 
 
+NGINX_STREAM = """load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+stream {{
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        proxy_pass {origin};
+    }}
+    server {{
+        listen 127.0.0.1:{port} udp reuseport;
+        proxy_pass 127.0.0.1:{datagrams};
+    }}
+}}"""
 NGINX_TLS = """ssl_certificate {certificate};
         ssl_certificate_key {key};
         ssl_protocols TLSv1.2 TLSv1.3;
@@ -236,7 +253,7 @@ class Nginx(Server):
     """nginx in front of PHP-FPM."""
 
     front = "nginx: worker"
-    packages = ("nginx", "phpX.Y-fpm", "phpX.Y-opcache")
+    packages = ("nginx", "libnginx-mod-stream", "phpX.Y-fpm", "phpX.Y-opcache")
     socket = "unix"
     keep = False
     # The program in the place of PHP-FPM, if there is one.
@@ -259,6 +276,9 @@ class Nginx(Server):
         if not behind:
             start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool,
                       self.place.programs["howdah"] if self.fpm == "howdah" else None)
+        if kind := self.place.setup.stream:
+            text = NGINX_STREAM.format(port=self.port, origin=behind.origin_address(kind), datagrams=behind.datagrams)
+            return self.serve(nginx_configuration(self.directory, "", text))
         wordpress = self.place.setup.wordpress
         text = NGINX_CONFIGURATION.format(
             port=self.port, root=self.place.root, upstream=upstream, spoken="ssl http2 " if self.place.setup.tls else "",

@@ -46,6 +46,8 @@ class Setup:
     nested_rules: bool = False
     # Pages are stored: by Howdah's cache, nginx's fastcgi_cache, or Varnish before nginx.
     cached: bool = False
+    # Connections and datagrams are passed on as they are, connections over "tcp" or a "unix" socket.
+    stream: str = ""
     # Howdah keeps no last requests, except for the server that is observed.
     observed: bool = False
 
@@ -59,13 +61,15 @@ CACHE = Setup("cache", 8, 0, wordpress=True, cached=True)
 STORM = Setup("storm", 4, 0, cached=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
+STREAM = Setup("stream", 1, 0, behind=True, stream="tcp")
+STREAM_UNIX = Setup("stream-unix", 1, 0, behind=True, stream="unix")
 TLS = Setup("tls", 8, 0, tls=True)
 OBSERVED = Setup("observed", 8, 0, observed=True)
 FPM = Setup("fpm", 8, 0)
 FPM_WORDPRESS = Setup("fpm-wordpress", 8, 0, wordpress=True)
 FPM_CROWD = Setup("fpm-crowd", 4, 0)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM, OBSERVED, FPM, FPM_WORDPRESS, FPM_CROWD)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, STREAM, STREAM_UNIX, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM, OBSERVED, FPM, FPM_WORDPRESS, FPM_CROWD)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,17 @@ def behind():
                    BACKLOG, "h2load", 1000, servers=FRONT_SERVERS, requests=4000, ideal=5.0)
 
 
+def stream():
+    """Connections and datagrams that are passed on as they are."""
+    for name, title, path in (("13", "13 bytes each way", "/small.txt"), ("1m", "1 MB", "/large.bin")):
+        yield Workload(f"stream-{name}", "stream", f"{title} over kept connections to TCP", path, STREAM, servers=FRONT_SERVERS)
+        yield Workload(f"stream-unix-{name}", "stream", f"{title} over kept connections to a unix socket", path, STREAM_UNIX,
+                       servers=FRONT_SERVERS)
+    yield Workload("stream-new", "stream", "13 bytes over a new connection each, to TCP", "/small.txt", STREAM, keep_alive=False,
+                   servers=FRONT_SERVERS)
+    yield Workload("stream-udp", "stream", "64 bytes by UDP and back", "/small.txt", STREAM, "datagrams", servers=FRONT_SERVERS)
+
+
 def tls():
     """Handshakes, and the costs of TLS and HTTP/2 afterwards."""
     yield Workload("tls-handshake", "tls", "TLS 1.3, new connection and full handshake each", "/small.txt", TLS, "handshakes",
@@ -228,7 +243,7 @@ def observability():
 
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *observability(), *fpm(), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *stream(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *observability(), *fpm(), *sweep()]
 
 
 # Measurements that are no rows of requests, but can be chosen like them.
@@ -289,6 +304,9 @@ AIMS = (
     Aim("phpinfo", "rate", NGINX, 1.35, "1.35 × nginx + PHP-FPM"),
     Aim("phpinfo", "rate", UNIT, 1.0, "Unit"),
     Aim("page", "rate", EVERY, 1.0, "every peer"),
+    Aim("stream-1m", "rate", NGINX, 1.0, "nginx's stream module"),
+    Aim("stream-1m", "cpu", NGINX, 0.9, "0.9 × nginx's processor time a byte"),
+    Aim("stream-udp", "rate", NGINX, 1.0, "nginx's stream module"),
     Aim("tls-handshake", "rate", NGINX, 1.0, "nginx"),
     Aim("tls-13", "rate", NGINX, 1.2, "1.2 × nginx"),
     Aim("tls-1m", "rate", NGINX, 1.0, "nginx"),
