@@ -61,7 +61,7 @@ pub fn dns(input: &[u8]) {
 }
 
 /// Reads the PROXY header of a connection. It must not depend on the bytes after it, must need all
-/// of its own bytes, and must be read back when it is written.
+/// of its own bytes, and must be read back when it is written for a connection.
 pub fn proxy_protocol(input: &[u8]) {
     let Ok(Some((header, length))) = Header::read(input) else { return };
     assert!(length <= MAX_HEADER_BYTES && length <= input.len());
@@ -74,6 +74,16 @@ pub fn proxy_protocol(input: &[u8]) {
         let port = |header: Header| header.addresses.map(|(from, to)| (from.port(), to.port()));
         assert_eq!((port(again), all), (port(header), written.len()));
     }
+    // In front of a datagram only the transport differs, whose clients have no known connection.
+    let (mut of_connection, mut of_datagram) = (Vec::new(), Vec::new());
+    header.write(Version::V2, &mut of_connection);
+    header.write(Version::V2Datagram, &mut of_datagram);
+    let length = of_datagram.len();
+    assert_eq!(Header::read(&of_datagram), Ok(Some((Header::default(), length))));
+    if let (Some(family), true) = (of_connection.get_mut(13), header.addresses.is_some()) {
+        *family = *family & 0xf0 | 2;
+    }
+    assert_eq!(of_connection, of_datagram);
 }
 
 /// Decodes the payload of a frame whose type the first byte selects. It must encode to the same
