@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// Runs a server in threads: `serve` gets each connection.
-fn run(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+pub fn run(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     run_on(free_listener(), serve)
 }
 
@@ -30,14 +30,14 @@ fn run_on(listener: TcpListener, serve: impl Fn(TcpStream) + Clone + Send + 'sta
     address
 }
 
-fn line(reader: &mut impl BufRead) -> Option<String> {
+pub fn line(reader: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     Some(line)
 }
 
 /// A server of IMAP that takes literals, the password `secret`, and then repeats what comes.
-fn imap() -> SocketAddr {
+pub fn imap() -> SocketAddr {
     run(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let _ = stream.write_all(b"* OK ready\r\n");
@@ -92,7 +92,7 @@ fn smtp_on(listener: TcpListener, told: &Arc<Mutex<String>>) -> SocketAddr {
 }
 
 /// An authentication server that knows the password `secret`. Keeps the questions.
-fn authentication(behind: SocketAddr, asked: &Arc<Mutex<String>>) -> SocketAddr {
+pub fn authentication(behind: SocketAddr, asked: &Arc<Mutex<String>>) -> SocketAddr {
     let asked = Arc::clone(asked);
     run(move |mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -114,15 +114,15 @@ fn authentication(behind: SocketAddr, asked: &Arc<Mutex<String>>) -> SocketAddr 
     })
 }
 
-struct Proxy {
-    server: Server,
-    address: SocketAddr,
+pub struct Proxy {
+    pub server: Server,
+    pub address: SocketAddr,
     authority: Authority,
     _directory: tempfile::TempDir,
 }
 
 /// Serves a proxy of mail. `{}` as `tls` becomes one with a certificate for `mx.test`.
-fn serve(mail: Value, listener: Value, upstreams: Value) -> Proxy {
+pub fn serve(mail: Value, listener: Value, upstreams: Value) -> Proxy {
     let authority = Authority::new();
     let directory = tempfile::tempdir().unwrap();
     harness::open_to_all(directory.path(), 0o755);
@@ -149,7 +149,7 @@ fn serve(mail: Value, listener: Value, upstreams: Value) -> Proxy {
     Proxy { server, address, authority, _directory: directory }
 }
 
-fn asking(protocol: &str, url: SocketAddr, more: Value) -> Value {
+pub fn asking(protocol: &str, url: SocketAddr, more: Value) -> Value {
     let mut mail = json!({
         "protocol": protocol,
         "server_name": "mx.test",

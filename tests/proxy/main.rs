@@ -11,6 +11,7 @@ mod mail;
 mod proxy_protocol;
 mod requests;
 mod retries;
+mod sessions;
 mod streams;
 mod tcp;
 mod tunnels;

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, Str
 use serde_json::{Value, json};
 
 /// Runs a server in threads: `serve` gets each connection.
-fn backend(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+pub fn backend(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = free_listener();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -28,7 +28,7 @@ fn backend(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
 }
 
 /// Greets, repeats what comes, and says good-bye when its client has finished.
-fn echo(name: &'static str) -> SocketAddr {
+pub fn echo(name: &'static str) -> SocketAddr {
     backend(move |mut stream| {
         let _ = stream.write_all(format!("{name} ready\n").as_bytes());
         let mut room = [0; 4096];
@@ -45,7 +45,7 @@ fn echo(name: &'static str) -> SocketAddr {
 }
 
 /// Serves a document with a listener for connections beside that for HTTP.
-fn serve(listener: Value, document: Value) -> (Server, SocketAddr) {
+pub fn serve(listener: Value, document: Value) -> (Server, SocketAddr) {
     let (http, tcp) = (free_address().to_string(), free_address());
     let mut wanted = json!({"protocol": "tcp", "pass": "upstreams/u"});
     harness::merge(&mut wanted, listener);
@@ -60,7 +60,7 @@ fn serve(listener: Value, document: Value) -> (Server, SocketAddr) {
     (server, tcp)
 }
 
-fn upstream(servers: &[SocketAddr], more: Value) -> Value {
+pub fn upstream(servers: &[SocketAddr], more: Value) -> Value {
     let servers: serde_json::Map<_, _> =
         servers.iter().map(|address| (address.to_string(), json!({}))).collect();
     let mut upstream = json!({"servers": servers});

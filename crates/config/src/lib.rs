@@ -79,6 +79,7 @@ mod script_sources;
 mod script_variables;
 mod server_listeners;
 mod server_options;
+mod session_bandwidth;
 mod settings;
 mod share;
 mod site;
@@ -167,6 +168,7 @@ pub use script_extensions::ScriptExtensions;
 pub use script_sources::ScriptSources;
 pub use server_listeners::ServerListeners;
 pub use server_options::ServerOptions;
+pub use session_bandwidth::SessionBandwidth;
 pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, ListingFormat, Symlinks};
 pub use site::{

@@ -275,8 +275,8 @@ impl Listener {
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         let access_log = object.read("access_log", AccessLog::read_all)?;
         let limit = object.read("limit", LimitRule::read_of_listener)?.unwrap_or_default();
-        if session.is_some() {
-            Session::check_limit(&object)?;
+        if let Some(session) = &session {
+            session.check_limit(&object)?;
         }
         object.end()?;
         let name = match session {

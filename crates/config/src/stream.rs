@@ -79,18 +79,21 @@ static STREAM_ACTION: Shape = Shape {
 const HTTP_KEYS: [&str; 5] =
     ["application", "client_ip", "forwarded", "http2", "redirect_to_https"];
 
-/// Keys of limits that only requests of HTTP heed.
-const REQUEST_LIMITS: [&str; 9] = [
-    "announce",
-    "bandwidth",
-    "concurrency",
-    "delay",
-    "except_names",
-    "key",
-    "match",
-    "preset",
-    "processes",
+/// Keys of limits that not all sessions heed, with what they are about.
+const SPECIAL_LIMITS: [(&str, &str); 9] = [
+    ("announce", REQUESTS),
+    ("bandwidth", "bytes of connections"),
+    ("concurrency", LOGINS),
+    ("delay", REQUESTS),
+    ("except_names", REQUESTS),
+    ("key", LOGINS),
+    ("match", REQUESTS),
+    ("preset", REQUESTS),
+    ("processes", REQUESTS),
 ];
+
+const REQUESTS: &str = "requests of HTTP";
+const LOGINS: &str = "requests of HTTP and logins of mail";
 
 /// Keys of upstreams that only requests of HTTP heed.
 const HTTP_UPSTREAM_KEYS: [&str; 17] = [
@@ -202,18 +205,34 @@ impl Session {
         }
     }
 
-    /// Checks the limits of a listener: they are about connections.
-    pub(crate) fn check_limit(object: &Object<'_>) -> Result<(), Error> {
+    /// Checks the limits of a listener: they are about connections, and about logins of mail.
+    pub(crate) fn check_limit(&self, object: &Object<'_>) -> Result<(), Error> {
         let Some(node) = object.optional("limit") else { return Ok(()) };
         for rule in node.one_or_many() {
-            let is_other = |key: &&&str| rule.value.get(**key).is_some();
-            if let Some(key) = REQUEST_LIMITS.iter().find(is_other) {
-                let message = format!("has \"{key}\", which is about requests of HTTP");
-                let error = node.invalid(message);
+            let is_wrong =
+                |(key, _): &&(&str, &str)| rule.value.get(*key).is_some() && !self.heeds(key);
+            if let Some((key, about)) = SPECIAL_LIMITS.iter().find(is_wrong) {
+                let error = node.invalid(format_args!("has \"{key}\", which is about {about}"));
                 return Err(error.with_hint("write {\"connections\": 10} or {\"rate\": \"10/m\"}"));
+            }
+            let has_conditions = |except: &Value| {
+                except.is_object()
+                    || except.as_array().is_some_and(|all| all.iter().any(Value::is_object))
+            };
+            if rule.value.get("except").is_some_and(has_conditions) {
+                return Err(node.invalid("must have addresses in \"except\" only"));
             }
         }
         Ok(())
+    }
+
+    /// Returns true if a special key of limits has a meaning for these sessions.
+    fn heeds(&self, key: &str) -> bool {
+        match key {
+            "bandwidth" => *self != Session::Udp,
+            "concurrency" | "key" => matches!(self, Session::Mail(_)),
+            _ => false,
+        }
     }
 }
 
@@ -395,6 +414,11 @@ mod tests {
                 "/listeners/*:8443/forwarded",
             ),
             ("/listeners/*:8443/limit", json!({"concurrency": 1}), "/listeners/*:8443/limit"),
+            (
+                "/listeners/*:8443/limit",
+                json!({"rate": "1/s", "except": {"uri": "/"}}),
+                "/listeners/*:8443/limit",
+            ),
             ("/listeners/*:8443/pass", json!("routes"), "/listeners/*:8443/pass"),
             ("/listeners/*:8443/pass", json!("streams/none"), "/listeners/*:8443/pass"),
             ("/listeners/*:8443/protocol", json!("http"), "/listeners/*:8443/pass"),
@@ -413,5 +437,6 @@ mod tests {
         assert!(
             read(json!({"/listeners/*:8443/limit": {"connections": 2, "rate": "1/s"}})).is_ok()
         );
+        assert!(read(json!({"/listeners/*:8443/limit": {"bandwidth": 1000}})).is_ok());
     }
 }

@@ -129,6 +129,7 @@ fn check_upstream(node: &Node<'_>, name: &str) -> Result<(), Error> {
         () if upstream.get("proxy_protocol").is_some_and(|version| *version == 1) => {
             "has version 1 of \"proxy_protocol\", which is for connections; write 2"
         }
+        () if upstream.get("bandwidth").is_some() => "has \"bandwidth\", which is for connections",
         () if is_unix => "has a server at a unix socket, which takes no datagrams",
         () => return Ok(()),
     };

@@ -18,6 +18,7 @@ use crate::node::{Node, Shown};
 use crate::replacement::Replacement;
 use crate::request_headers::{self, RequestHeaders};
 use crate::retry::{RETRY, Retry};
+use crate::session_bandwidth::{SESSION_BANDWIDTH, SessionBandwidth};
 use crate::sticky::{STICKY, Sticky};
 use crate::templates;
 use crate::timeouts::{Timeouts, UPSTREAM_TIMEOUTS};
@@ -241,6 +242,13 @@ pub(crate) static UPSTREAM: Shape = Shape {
             )
             .default("none")
             .details("See [Streams](../stream.md#datagrams)"),
+            Key::new(
+                "bandwidth",
+                Kind::Object(&SESSION_BANDWIDTH),
+                "Speed of each session of streams and mail",
+            )
+            .default("unlimited")
+            .details("See [Streams](../stream.md#upstreams)"),
         ],
     ],
 };
@@ -318,6 +326,8 @@ pub struct Upstream {
     pub proxy_protocol: Option<u8>,
     /// Sessions of clients that send datagrams.
     pub udp: UdpSessions,
+    /// Speed of sessions of streams and mail.
+    pub bandwidth: SessionBandwidth,
     /// True if responses are read as fast as servers send them; otherwise at the client's pace.
     pub buffering: bool,
     /// True if a request is sent on only when all of its body has arrived.
@@ -386,6 +396,7 @@ impl Upstream {
             request_trailers: false,
             proxy_protocol: None,
             udp: UdpSessions::default(),
+            bandwidth: SessionBandwidth::default(),
             buffering: true,
             request_buffering: true,
             delegation: Delegation::default(),
@@ -449,6 +460,7 @@ impl Upstream {
             request_trailers: object.switch("request_trailers")?,
             proxy_protocol,
             udp: UdpSessions::read(&object, tunnel)?,
+            bandwidth: object.read("bandwidth", SessionBandwidth::read)?.unwrap_or_default(),
             buffering: object.switch("buffering")?,
             request_buffering: object.switch("request_buffering")?,
             delegation: Delegation::read(&object)?,

@@ -8,7 +8,8 @@
 //! 3. A zone has a [`table`] of bounded size with the state of each key: the time at which its debt
 //!    is paid ([`gcra`]) and its refusals ([`penalty`]). Numbers of requests at once are in
 //!    [`at_once`], the keys with the most refusals in [`ranking`].
-//! 4. Where several servers share a rate, [`shared`] has the questions of a server to their common
+//! 4. Connections that carry no requests, and logins, are counted by [`sessions`].
+//! 5. Where several servers share a rate, [`shared`] has the questions of a server to their common
 //!    counter, and the effect of the answers.
 //!
 //! Time is an argument, in nanoseconds of any monotonic clock that is the same for all threads.
@@ -25,6 +26,7 @@ pub mod key;
 pub mod penalty;
 pub mod ranking;
 pub mod rules;
+pub mod sessions;
 pub mod shared;
 pub mod table;
 pub mod zone;

@@ -173,36 +173,49 @@ impl Rule {
         now: Nanos,
         admission: &mut Admission,
     ) -> Result<(), Box<Refusal>> {
-        let permit = match self.settings.concurrency {
-            None => None,
-            Some(max) => match self.zone.at_once.enter(hash, max) {
-                None => {
-                    let reason = self.reason("more requests at once", "concurrency");
-                    return Err(Box::new(self.refusal(SECOND, text, reason)));
-                }
-                permit => permit,
-            },
-        };
-        if let Some(rate) = &self.rate {
-            match self.zone.request(hash, rate, self.penalty.as_ref(), now) {
-                Ok(conforming) => {
-                    let wait = self.undelayed.map(|free| conforming.ahead.saturating_sub(free));
-                    admission.delay = admission.delay.max(wait.unwrap_or(0));
-                    self.announce_remaining(rate, conforming.remaining, admission);
-                }
-                Err(exceeded) => {
-                    return Err(Box::new(self.refusal_of_rate(rate, exceeded, text, now)));
-                }
-            }
-        }
+        let permit = self.enter(hash, text)?;
+        self.count_rate(hash, text, now, admission)?;
         admission.permits.extend(permit);
-        if let (Some(limit), false) = (self.settings.bandwidth, self.settings.dry_run) {
-            admission.bandwidths.push(Bandwidth::new(&self.zone.bytes, hash, limit));
-        }
+        admission.bandwidths.extend(self.bandwidth(hash));
         if let (Some(max), false) = (self.settings.processes, self.settings.dry_run) {
             admission.processes = Some((hash, max));
         }
         Ok(())
+    }
+
+    /// Counts one more of a key at once; `None` if the rule does not limit that.
+    pub(crate) fn enter(&self, hash: KeyHash, text: &[u8]) -> Result<Option<Permit>, Box<Refusal>> {
+        let Some(max) = self.settings.concurrency else { return Ok(None) };
+        self.zone.at_once.enter(hash, max).map(Some).ok_or_else(|| {
+            let reason = self.reason("more requests at once", "concurrency");
+            Box::new(self.refusal(SECOND, text, reason))
+        })
+    }
+
+    /// Counts a request of a key by the rate, if the rule has one.
+    pub(crate) fn count_rate(
+        &self,
+        hash: KeyHash,
+        text: &[u8],
+        now: Nanos,
+        admission: &mut Admission,
+    ) -> Result<(), Box<Refusal>> {
+        let Some(rate) = &self.rate else { return Ok(()) };
+        match self.zone.request(hash, rate, self.penalty.as_ref(), now) {
+            Ok(conforming) => {
+                let wait = self.undelayed.map(|free| conforming.ahead.saturating_sub(free));
+                admission.delay = admission.delay.max(wait.unwrap_or(0));
+                self.announce_remaining(rate, conforming.remaining, admission);
+                Ok(())
+            }
+            Err(exceeded) => Err(Box::new(self.refusal_of_rate(rate, exceeded, text, now))),
+        }
+    }
+
+    /// Returns the bandwidth of a key, if the rule limits it.
+    pub(crate) fn bandwidth(&self, hash: KeyHash) -> Option<Bandwidth> {
+        let limit = self.settings.bandwidth.filter(|_| !self.settings.dry_run)?;
+        Some(Bandwidth::new(&self.zone.bytes, hash, limit))
     }
 
     /// Returns the reason of a refusal by a key of the rule.
@@ -368,28 +381,6 @@ pub fn connect<'r>(
                     return Err(TooManyConnections);
                 }
             }
-        }
-    }
-    Ok(permits)
-}
-
-/// Counts a connection that carries no requests by the rules of a listener. Rates are those of new
-/// connections of a client.
-pub fn begin_session(
-    rules: &[Rule],
-    peer: Option<SocketAddr>,
-    now: Nanos,
-) -> Result<Vec<Permit>, TooManyConnections> {
-    let permits = connect(rules, peer, now)?;
-    let is_about = |rule: &&Rule| !rule.settings.except.addresses.matches(peer);
-    for rule in rules.iter().filter(|rule| rule.rate.is_some()).filter(is_about) {
-        let mut text = Vec::new();
-        key::write_client(peer.map(|peer| peer.ip()), &mut text);
-        let key = key::hash(&text);
-        if let Err(refusal) = rule.count(key, &text, now, &mut Admission::default())
-            && rule.refuse(&refusal, key, &text, now)
-        {
-            return Err(TooManyConnections);
         }
     }
     Ok(permits)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use howdah_http::handling::Handling;
 use howdah_http::message::Request;
 use howdah_stream::connect::{Connected, connect};
+use howdah_stream::hops::Ends;
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,14 +52,15 @@ pub async fn of_backend(
     known: &Known,
     (protocol, server_name): (Protocol, &str),
     request: &Request,
+    client: Option<Ends>,
 ) -> Option<Arc<[String]>> {
     if let Some(names) = known.get(Instant::now()) {
         return Some(names);
     }
     let asking = Request { handling: Handling::default(), ..request.clone() };
     let asked = async {
-        let connected = connect(thread, upstream, &asking, Instant::now()).await;
-        let Connected { mut connection, active: _active } = connected.ok()?;
+        let connected = connect(thread, upstream, &asking, Instant::now(), client).await;
+        let Connected { mut connection, active: _active, hop: _hop } = connected.ok()?;
         ask(&mut connection, Question::new(protocol, server_name)).await.ok()?
     };
     let names: Arc<[String]> = timeout(TIMEOUT, asked).await.ok()??.into();

@@ -18,9 +18,14 @@ use howdah_config::{Shown, Target};
 use howdah_dns::clients::ClientNames;
 use howdah_dns::either::Either;
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
-use howdah_http::forward::{Forwarded, forward};
+use howdah_http::forward::{Activity, Forwarded, forward};
 use howdah_http::message::{ConnectionInfo, Request, Response};
 use howdah_http::timer::after;
+use howdah_limits::at_once::Permit;
+use howdah_limits::rules::Rule;
+use howdah_limits::sessions;
+use howdah_stream::hops::{Ends, Hop};
+use howdah_stream::pace::pace;
 use howdah_sys::log::Level;
 use howdah_tls::challenge_answers::ChallengeStore;
 use howdah_tls::{HandshakeOutcome, TlsConnection, TlsListener};
@@ -77,8 +82,14 @@ pub struct Context<'a> {
     pub starttls: Option<(&'a Arc<TlsListener>, bool)>,
     /// Proofs for certificates.
     pub challenges: &'a ChallengeStore,
+    /// The connection on which the session has come; `None` for a unix socket.
+    pub client: Option<Ends>,
     /// The header of the PROXY protocol has named the client.
     pub is_proxied: bool,
+    /// Limits of the listener.
+    pub limit: &'a [Rule],
+    /// Begin of the session.
+    pub started_at: std::time::Instant,
     /// Time for a handshake.
     pub handshake_timeout: Duration,
     /// Results of look-ups of names.
@@ -121,6 +132,10 @@ struct Behind {
     reply: Vec<u8>,
     /// Counts the session at its server.
     active: Option<ActiveRequest>,
+    /// The connection among those of this server to itself.
+    hop: Hop,
+    /// Count the session by the limits of logins.
+    permits: Vec<Permit>,
 }
 
 /// Serves a session to its end. `request` describes it for variables and logs; it gets the name of
@@ -134,7 +149,9 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut offer = offer.clone();
     if let Some(backend) = backend.as_ref().filter(|_| config.asks_capabilities) {
         let asker = (config.protocol, &*offer.server_name);
-        let asked = capabilities::of_backend(context.thread, backend, known, asker, request);
+        let client = context.client;
+        let asked =
+            capabilities::of_backend(context.thread, backend, known, asker, request, client);
         match unless_drained(context.drain, Box::pin(asked)).await {
             Ok(Some(names)) => offer.capabilities = names.to_vec(),
             // The usual ones are told.
@@ -155,7 +172,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let Session { client, mut input, front, .. } = session;
     drop(front);
     let Some(mut client) = client else { return Outcome { status: 499, forwarded: None } };
-    let Behind { mut connection, reply, active } = behind;
+    let Behind { mut connection, reply, active, hop: _hop, permits: _permits } = behind;
     let rest = input.rest();
     drop(input);
     let replying = async {
@@ -168,9 +185,12 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
     drop(reply);
     let idle = context.proxy.config.session_timeout;
-    let forwarded =
-        forward(&mut client, &mut connection, rest, |activity, _| after(activity.idle_since, idle))
-            .await;
+    let shared = sessions::bandwidths(context.limit, request, context.started_at);
+    let own = backend.as_ref().map(|backend| backend.config.bandwidth).unwrap_or_default();
+    let pace = pace(&own, shared);
+    let deadline =
+        |activity: Activity, _: &mut std::task::Context<'_>| after(activity.idle_since, idle);
+    let forwarded = forward(&mut client, &mut connection, rest, pace, deadline).await;
     drop(active);
     Outcome { status: 200, forwarded: Some(forwarded) }
 }

@@ -16,6 +16,7 @@ use howdah_http::message::ConnectionInfo;
 use howdah_http::{fastcgi, h2, respond};
 use howdah_limits::at_once::Permit;
 use howdah_limits::rules::{self, TooManyConnections};
+use howdah_limits::sessions;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_pipeline::listener::Accepted;
 use howdah_pipeline::thread::RouterThread;
@@ -87,8 +88,8 @@ pub(crate) fn count(
 ) -> Result<Vec<Permit>, TooManyConnections> {
     let now = clock::monotonic_us() * 1000;
     match listener.session {
-        None => rules::connect(&listener.limit, info.peer, now),
-        Some(_) => rules::begin_session(&listener.limit, info.peer, now),
+        None => rules::connect(&*listener.limit, info.peer, now),
+        Some(_) => sessions::begin(&listener.limit, info.peer, now),
     }
 }
 

@@ -23,12 +23,16 @@ use howdah_http::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Fields, Request, Response, Version,
 };
 use howdah_http::timer::after;
+use howdah_limits::bandwidth::Bandwidth;
+use howdah_limits::sessions;
 use howdah_mail_proxy::proxy::MailProxy;
 use howdah_mail_proxy::session;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_routing::snapshot::action::CompiledPass;
 use howdah_stream::client_hello::{ClientHello, MAX_HELLO_BYTES};
 use howdah_stream::connect::connect;
+use howdah_stream::hops::Ends;
+use howdah_stream::pace::pace;
 use howdah_stream::steps::{Decision, Facts, Hello, choose};
 use howdah_tls::{HandshakeOutcome, TlsListener};
 use howdah_upstream::servers::upstream::Upstream;
@@ -36,6 +40,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::stream::Stream;
+
+/// How a client has come.
+#[derive(Debug, Clone, Copy)]
+struct Came {
+    /// The connection itself; `None` for a unix socket.
+    ends: Option<Ends>,
+    /// A balancer has named the client.
+    is_proxied: bool,
+}
 
 /// Maximum time until the hello of a client has arrived that steps need.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,15 +64,16 @@ pub(crate) async fn serve(
     is_proxied: bool,
 ) {
     stream.keep_alive();
+    let came = Came { ends: stream.ends().map(Ends::new), is_proxied };
     let proxy = mail_proxy(&handler);
     let starttls = tls.as_ref().and_then(|tls| tls.starttls());
     let (Some(tls), None) = (&tls, starttls) else {
         let starttls = tls.as_ref().zip(starttls.map(|begin| begin == StartTls::Required));
         return match proxy {
             Some(proxy) => {
-                mail(handler, &proxy, stream, info, drain, starttls, is_proxied).await;
+                mail(handler, &proxy, stream, info, drain, starttls, came).await;
             }
-            None => pass_on(handler, stream, info, drain, None).await,
+            None => pass_on(handler, stream, info, drain, None, came).await,
         };
     };
     let time = handler.limits().header_timeout;
@@ -80,9 +94,9 @@ pub(crate) async fn serve(
             let info = Arc::new(ConnectionInfo { tls: true, handshake, ..(*info).clone() });
             match proxy {
                 Some(proxy) => {
-                    mail(handler, &proxy, stream, info, drain, None, is_proxied).await;
+                    mail(handler, &proxy, stream, info, drain, None, came).await;
                 }
-                None => pass_on(handler, stream, info, drain, Some(hello)).await,
+                None => pass_on(handler, stream, info, drain, Some(hello), came).await,
             }
         }
         HandshakeOutcome::NotTls(..) => {
@@ -126,7 +140,7 @@ async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
     info: Arc<ConnectionInfo>,
     drain: DrainRegistration,
     starttls: Option<(&Arc<TlsListener>, bool)>,
-    is_proxied: bool,
+    came: Came,
 ) {
     let started_at = Instant::now();
     handler.begin_session();
@@ -138,14 +152,21 @@ async fn mail<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let mut session = describe(&info, thread.request_id(), ("LOGIN", &proxy.name, protocol));
     session.handling.set_site(Arc::clone(&proxy.name));
-    let resolver = handler.listener_snapshot().0.config.settings.resolver.clone();
+    let (resolver, limit) = {
+        let (snapshot, name) = handler.listener_snapshot();
+        let limit = snapshot.listeners.get(name).map(|listener| Arc::clone(&listener.limit));
+        (snapshot.config.settings.resolver.clone(), limit.unwrap_or_default())
+    };
     let context = session::Context {
         thread: &thread.proxy,
         proxy,
         drain: &drain,
         starttls,
         challenges: &thread.shared.challenges,
-        is_proxied,
+        client: came.ends,
+        is_proxied: came.is_proxied,
+        limit: &limit,
+        started_at,
         handshake_timeout: handler.limits().header_timeout,
         names: &thread.shared.client_names,
         resolver: &resolver,
@@ -174,6 +195,7 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     info: Arc<ConnectionInfo>,
     drain: DrainRegistration,
     hello: Option<ClientHello>,
+    came: Came,
 ) {
     let started_at = Instant::now();
     let chosen = choose_upstream(&handler, &mut stream, &info, &drain, hello).await;
@@ -187,13 +209,18 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
         Err(error) => Some(error),
         Ok((upstream, input)) => {
             session.handling.set_site(Arc::clone(&upstream.name));
-            match connect(&handler.thread().proxy, &upstream, &session, started_at).await {
+            let thread = &handler.thread().proxy;
+            match connect(thread, &upstream, &session, started_at, came.ends).await {
                 Err(error) => Some(error),
                 Ok(mut connected) => {
                     let idle = upstream.config.timeouts.tunnel;
+                    let pace = pace(
+                        &upstream.config.bandwidth,
+                        bandwidths(&handler, &session, started_at),
+                    );
                     drop(upstream);
                     let server = &mut connected.connection;
-                    forwarded = forward(&mut stream, server, input, |activity, _| {
+                    forwarded = forward(&mut stream, server, input, pace, |activity, _| {
                         after(activity.idle_since, idle)
                     })
                     .await;
@@ -204,6 +231,13 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let status = error.map_or(200, RequestError::status);
     report(&handler, &session, started_at, status, &forwarded);
+}
+
+/// Returns the bandwidths that a session shares with others of its listener.
+fn bandwidths(handler: &RequestHandler, session: &Request, started_at: Instant) -> Vec<Bandwidth> {
+    let (snapshot, name) = handler.listener_snapshot();
+    let listener = snapshot.listeners.get(name);
+    listener.map_or_else(Vec::new, |found| sessions::bandwidths(&found.limit, session, started_at))
 }
 
 /// Returns the upstream of a connection, and the bytes that were read to choose it.

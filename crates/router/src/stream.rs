@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -70,6 +71,18 @@ impl Stream {
         let rest = came.split_off(length);
         self.unread = (!rest.is_empty()).then(|| Box::new(rest.into()));
         Some(header)
+    }
+
+    /// Returns the client's address and this end's, of the connection itself; `None` for a unix
+    /// socket.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.socket {
+            Socket::Fresh(AcceptedStream::Tcp(stream)) => {
+                stream.peer_addr().ok().zip(stream.local_addr().ok())
+            }
+            Socket::Tcp(stream) => stream.peer_addr().ok().zip(stream.local_addr().ok()),
+            _ => None,
+        }
     }
 
     /// Lets the kernel find out whether a silent client is still there.

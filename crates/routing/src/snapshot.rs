@@ -106,7 +106,7 @@ pub struct Listener {
     /// Access logs of its requests; `None` for those of the document.
     pub access_log: Option<Arc<[AccessLog]>>,
     /// Limits of requests.
-    pub limit: Vec<Rule>,
+    pub limit: Arc<[Rule]>,
 }
 
 /// A list of steps.

@@ -11,7 +11,7 @@ use howdah_http::error_status::RequestError;
 use howdah_http::handling::{Fact, Facts};
 use howdah_http::message::{Request, ShownAddress};
 use howdah_http::variables::VariableSource;
-use howdah_upstream::connections::connection::Connection;
+use howdah_upstream::connections::connection::{Connection, ends};
 use howdah_upstream::failure::Failure;
 use howdah_upstream::servers::selection::{ActiveRequest, Affinity};
 use howdah_upstream::servers::server::Server;
@@ -20,6 +20,7 @@ use howdah_upstream::thread::UpstreamThread;
 use tokio::net::UdpSocket;
 
 use crate::datagrams;
+use crate::hops::{Ends, Hop};
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -28,21 +29,27 @@ pub struct Connected {
     pub connection: Connection,
     /// Counts the session at the server until it is dropped.
     pub active: ActiveRequest,
+    /// The connection among those of this server to itself.
+    pub hop: Hop,
 }
 
-/// Connects to a server of an upstream. `session` describes the session for variables and logs. An
-/// error has been logged.
+/// Connects to a server of an upstream. `session` describes the session for variables and logs,
+/// `client` is the connection on which it has come. An error has been logged.
 pub async fn connect(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     session: &Request,
     started_at: Instant,
+    client: Option<Ends>,
 ) -> Result<Connected, RequestError> {
-    let open =
-        async |server: &Server| upstream.connect_session(server, Some(&session.connection)).await;
-    let (connection, active) = reach(thread, upstream, session, started_at, open).await?;
+    let open = async |server: &Server| {
+        let connection = upstream.connect_session(server, Some(&session.connection)).await?;
+        let hop = Hop::new(ends(&connection).map(Ends::new), client).map_err(Failure::Connect)?;
+        Ok((connection, hop))
+    };
+    let ((connection, hop), active) = reach(thread, upstream, session, started_at, open).await?;
     answered(thread, upstream, &active);
-    Ok(Connected { connection, active })
+    Ok(Connected { connection, active, hop })
 }
 
 /// As [`connect`], for datagrams. Whether the server is there is known when it answers.
@@ -51,12 +58,18 @@ pub async fn connect_datagrams(
     upstream: &Arc<Upstream>,
     session: &Request,
     started_at: Instant,
-) -> Result<(UdpSocket, ActiveRequest), RequestError> {
-    let open = async |server: &Server| match server.address {
-        Address::Inet(address) => {
-            datagrams::session::connect(address).await.map_err(Failure::Connect)
-        }
-        _ => Err(Failure::Connect(io::ErrorKind::Unsupported.into())),
+    client: Option<Ends>,
+) -> Result<((UdpSocket, Hop), ActiveRequest), RequestError> {
+    let open = async |server: &Server| {
+        let Address::Inet(address) = server.address else {
+            return Err(Failure::Connect(io::ErrorKind::Unsupported.into()));
+        };
+        let opened = async {
+            let socket = datagrams::session::connect(address).await?;
+            let ends = Ends::new((socket.local_addr()?, address));
+            Ok((socket, Hop::new(Some(ends), client)?))
+        };
+        opened.await.map_err(Failure::Connect)
     };
     reach(thread, upstream, session, started_at, open).await
 }

@@ -11,9 +11,10 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::timer::Timer;
 
@@ -48,10 +49,29 @@ pub enum End {
     TimedOut,
 }
 
+/// A limit of the speed of one direction.
+pub trait Meter {
+    /// Returns the number of bytes to pass at once, at least 1.
+    fn piece(&self) -> usize;
+
+    /// Counts bytes that have passed. Returns the time until further ones may.
+    fn count(&self, bytes: usize) -> Duration;
+}
+
+/// Limits of the speed of a session; `None` for a direction without one.
+#[derive(Default)]
+pub struct Pace {
+    /// Bytes from the client.
+    pub from_client: Option<Box<dyn Meter>>,
+    /// Bytes to the client.
+    pub to_client: Option<Box<dyn Meter>>,
+}
+
 /// What a session does, for its deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct Activity {
-    /// Since when no byte has passed, and no end has finished.
+    /// Since when no byte has passed, and no end has finished. A direction that waits for its speed
+    /// limit is not idle.
     pub idle_since: Instant,
     /// One end has finished, or does not take the bytes that wait for it.
     pub is_half_closed: bool,
@@ -65,6 +85,9 @@ struct Direction {
     sent: usize,
     moved: u64,
     state: State,
+    meter: Option<Box<dyn Meter>>,
+    /// The time until the next read that the meter permits.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +113,15 @@ pub async fn forward<C, S>(
     client: &mut C,
     server: &mut S,
     input: Vec<u8>,
+    pace: Pace,
     mut deadline: impl FnMut(Activity, &mut Context<'_>) -> Instant,
 ) -> Forwarded
 where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut up = Direction { waiting: input, ..Direction::default() };
-    let mut down = Direction::default();
+    let mut up = Direction { waiting: input, meter: pace.from_client, ..Direction::default() };
+    let mut down = Direction { meter: pace.to_client, ..Direction::default() };
     let (mut timer, mut idle_since) = (Timer::default(), Instant::now());
     let mut was_half_closed = false;
     let end = poll_fn(|cx| {
@@ -122,7 +146,8 @@ where
         let is_half_closed = up.is_half_closed() || down.is_half_closed();
         let after = (up.moved, down.moved, up.state, down.state);
         // An end after a long silence leaves the other one its whole time.
-        if before != after || is_half_closed != was_half_closed {
+        let is_paused = up.pause.is_some() || down.pause.is_some();
+        if before != after || is_half_closed != was_half_closed || is_paused {
             idle_since = Instant::now();
         }
         was_half_closed = is_half_closed;
@@ -179,7 +204,11 @@ impl Direction {
                 }
                 State::Open | State::NeedsFlush => {}
             }
-            match self.poll_pass(from, to, cx) {
+            let passed = match self.poll_pause(cx) {
+                Poll::Ready(()) => self.poll_pass(from, to, cx),
+                Poll::Pending => Poll::Pending,
+            };
+            match passed {
                 Poll::Ready(Ok(0)) => self.state = State::Ending,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(broken)) => return Poll::Ready(Err(broken)),
@@ -192,6 +221,15 @@ impl Direction {
                 }
             }
         }
+    }
+
+    /// Waits until the meter permits the next read.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        Poll::Ready(())
     }
 
     /// Reads once, and writes what was read; what is not taken waits. Returns the number of bytes
@@ -210,7 +248,9 @@ impl Direction {
         if memory.is_empty() {
             memory = vec![0; READ_BYTES];
         }
-        let mut buffer = ReadBuf::new(&mut memory);
+        let room =
+            self.meter.as_ref().map_or(READ_BYTES, |meter| meter.piece().clamp(1, READ_BYTES));
+        let mut buffer = ReadBuf::new(memory.get_mut(..room).unwrap_or_default());
         let read = Pin::new(from).poll_read(cx, &mut buffer);
         let bytes = buffer.filled();
         let passed = match read {
@@ -227,6 +267,9 @@ impl Direction {
                     self.moved += count as u64;
                     self.waiting.extend_from_slice(bytes.get(count..).unwrap_or_default());
                     self.state = State::NeedsFlush;
+                    let pause = self.meter.as_ref().map(|meter| meter.count(bytes.len()));
+                    self.pause =
+                        pause.filter(|time| !time.is_zero()).map(|time| Box::pin(sleep(time)));
                     Poll::Ready(Ok(bytes.len()))
                 }
             },
@@ -254,12 +297,21 @@ mod tests {
         input: &[u8],
         idle: Duration,
     ) -> (DuplexStream, DuplexStream, JoinHandle<Forwarded>) {
+        paced_session(input, idle, Pace::default())
+    }
+
+    fn paced_session(
+        input: &[u8],
+        idle: Duration,
+        pace: Pace,
+    ) -> (DuplexStream, DuplexStream, JoinHandle<Forwarded>) {
         let (client, mut near) = duplex(1000);
         let (server, mut far) = duplex(1000);
         let input = input.to_vec();
         let task = spawn_local(async move {
-            forward(&mut near, &mut far, input, |activity, _| after(activity.idle_since, idle))
-                .await
+            let deadline =
+                |activity: Activity, _: &mut Context<'_>| after(activity.idle_since, idle);
+            forward(&mut near, &mut far, input, pace, deadline).await
         });
         (client, server, task)
     }
@@ -339,6 +391,39 @@ mod tests {
             });
             assert_eq!(task.await.unwrap().end, End::TimedOut);
             assert!(flood.await.unwrap() < 200_000, "somebody keeps all of it");
+        });
+    }
+
+    /// A pause after each ten bytes.
+    struct Slow(Duration);
+
+    impl Meter for Slow {
+        fn piece(&self) -> usize {
+            10
+        }
+
+        fn count(&self, bytes: usize) -> Duration {
+            assert!(bytes <= 10, "{bytes}");
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_direction_is_no_faster_than_its_meter_and_is_not_idle_while_it_waits() {
+        with(|| async {
+            let pause = 3 * SHORT;
+            let pace = Pace { from_client: None, to_client: Some(Box::new(Slow(pause))) };
+            let (mut client, mut server, task) = paced_session(b"", 2 * SHORT, pace);
+            let began = Instant::now();
+            server.write_all(&[b'x'; 30]).await.unwrap();
+            client.write_all(&[b'y'; 500]).await.unwrap();
+            let (mut answer, mut question) = ([0; 30], [0; 500]);
+            server.read_exact(&mut question).await.unwrap();
+            client.read_exact(&mut answer).await.unwrap();
+            assert!(began.elapsed() >= 2 * pause, "two pauses lie between three pieces");
+            drop((client, server));
+            let Forwarded { from_client, to_client, .. } = task.await.unwrap();
+            assert_eq!((from_client, to_client), (500, 30));
         });
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::drain::DrainRegistration;
-use super::forward::{Forwarded, forward};
+use super::forward::{Forwarded, Pace, forward};
 use super::input::Input;
 use super::timer::after;
 
@@ -67,7 +67,7 @@ impl Tunnel {
         let Tunnel { mut upstream, idle_timeout } = self;
         let mut drain_end = None;
         let input = input.as_bytes().to_vec();
-        forward(client, &mut upstream, input, |activity, cx| {
+        forward(client, &mut upstream, input, Pace::default(), |activity, cx| {
             let timeout = if activity.is_half_closed {
                 timeouts.half_closed.min(idle_timeout)
             } else {

@@ -298,6 +298,7 @@ impl<'t> Converter<'_> {
                 self.report.converted(directive.id);
             }
         }
+        self.stream_bandwidth(scope, listen, &mut options);
         let mut udp = Object::new();
         for (name, key) in [("proxy_requests", "requests"), ("proxy_responses", "responses")] {
             let Some(directive) = scope.one(name) else { continue };
@@ -329,6 +330,37 @@ impl<'t> Converter<'_> {
             options.insert("tls".to_owned(), tls);
         }
         options
+    }
+
+    /// Adds the speed of sessions.
+    fn stream_bandwidth(
+        &mut self,
+        scope: &Scope<'t>,
+        listen: &SessionListen,
+        options: &mut Object,
+    ) {
+        let mut bandwidth = Object::new();
+        for (name, key) in [("proxy_upload_rate", "upload"), ("proxy_download_rate", "download")] {
+            let Some(directive) = scope.one(name) else { continue };
+            match units::size(directive.arg(0)) {
+                Some(0) => self.report.converted(directive.id),
+                Some(_) if listen.is_udp => {
+                    let reason = "datagrams have no limit of their speed";
+                    self.report.mark(directive.id, Status::NotConverted, reason);
+                }
+                Some(rate) => {
+                    self.report.converted(directive.id);
+                    bandwidth.insert(key.to_owned(), rate.into());
+                }
+                None => {
+                    let reason = "the speed of a session is a number";
+                    self.report.mark(directive.id, Status::NotConverted, reason);
+                }
+            }
+        }
+        if !bandwidth.is_empty() {
+            options.insert("bandwidth".to_owned(), bandwidth.into());
+        }
     }
 
     /// Adds `limit_conn` of clients.

@@ -9,9 +9,12 @@ use howdah_config::Address;
 use howdah_dns::turns::Asker;
 use howdah_http::handling::Handling;
 use howdah_http::message::{ConnectionInfo, Fields, Request, ShownAddress, Version};
+use howdah_limits::{Nanos, sessions};
 use howdah_stream::connect::{Connected, Step, connect};
+use howdah_stream::hops::{Ends, Hop};
+use howdah_sys::clock;
 use howdah_tls::ClientProtocol;
-use howdah_upstream::connections::connection::{ConnectOptions, Connection, open};
+use howdah_upstream::connections::connection::{ConnectOptions, Connection, ends, open};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -25,10 +28,19 @@ use crate::question::{Answer, Question};
 /// Maximum number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
+/// Refusals of IMAP (RFC 5530, 3), POP3 (RFC 2449, 8.1) and SMTP.
+const TOO_MANY_FAILURES: (&str, &str, &str) = (
+    "[LIMIT] Too many failed logins",
+    "[LOGIN-DELAY] Too many failed logins",
+    "Too many failed logins",
+);
+const TOO_MANY_SESSIONS: (&str, &str, &str) =
+    ("[LIMIT] Too many sessions", "[IN-USE] Too many sessions", "Too many sessions");
+
 const NO_ANSWER: &str = "no answer came in time";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
-    /// Tries a login. `None` if it has failed and the client may try again.
+    /// Tries a login within the limits. `None` if it has failed and the client may try again.
     pub(super) async fn try_login(&mut self, login: Login) -> Result<Option<Behind>, End> {
         self.attempts += 1;
         self.context.drain.set_busy();
@@ -36,6 +48,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         if credentials.method != Method::None {
             self.request.user = Some(Bytes::copy_from_slice(&credentials.user));
         }
+        let (rules, started_at) = (self.context.limit, self.context.started_at);
+        let counted = match sessions::try_login(rules, self.request, started_at, now()) {
+            Ok(counted) => counted,
+            Err(refusal) => {
+                let reason = format!("limit {}: too many failed logins", refusal.zone);
+                self.refuse_limited(&login, TOO_MANY_FAILURES, &reason).await?;
+                return Ok(None);
+            }
+        };
+        match self.check_login(login.clone()).await {
+            Ok(None) => Ok(None),
+            // It could not be decided.
+            Err(End::Status(502)) => {
+                counted.take_back(now());
+                Err(End::Status(502))
+            }
+            Err(end) => Err(end),
+            Ok(Some(behind)) => match counted.enter(now()) {
+                Ok(permits) => Ok(Some(Behind { permits, ..behind })),
+                Err(refusal) => {
+                    drop(behind);
+                    let reason = format!("limit {}: too many sessions", refusal.zone);
+                    self.refuse_limited(&login, TOO_MANY_SESSIONS, &reason).await?;
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// Refuses a login for a limit.
+    async fn refuse_limited(
+        &mut self,
+        login: &Login,
+        (imap, pop3, smtp): (&str, &str, &str),
+        reason: &str,
+    ) -> Result<(), End> {
+        self.log_failure(&login.credentials.user, login.credentials.method, reason);
+        let text = match self.context.proxy.config.protocol {
+            Protocol::Imap => imap,
+            Protocol::Pop3 => pop3,
+            Protocol::Smtp => smtp,
+        };
+        self.front.refuse(login, text, Some("454 4.7.0"), &mut self.out);
+        self.delay_refusal().await
+    }
+
+    /// Asks whether a login is right, and logs in behind. `None` if it has failed and the client may
+    /// try again.
+    async fn check_login(&mut self, login: Login) -> Result<Option<Behind>, End> {
+        let credentials = &login.credentials;
         if self.client_name.is_none() {
             self.client_name = Some(self.look_up_client().await);
         }
@@ -43,14 +105,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             let (user, password) = (credentials.user.clone(), Some(credentials.password.clone()));
             let account = self.account(login.clone(), user, password);
             let started_at = std::time::Instant::now();
-            let connected = connect(self.context.thread, upstream, self.request, started_at).await;
-            let Ok(Connected { connection, active }) = connected else {
+            let (thread, client) = (self.context.thread, self.context.client);
+            let connected = connect(thread, upstream, self.request, started_at, client).await;
+            let Ok(Connected { connection, active, hop }) = connected else {
                 return Err(self.fail().await);
             };
             let name = upstream.name.to_string();
             return match self.log_in_behind(connection, account).await {
                 Ok((connection, reply)) => {
-                    Ok(Some(Behind { connection, reply, active: Some(active) }))
+                    let (active, permits) = (Some(active), Vec::new());
+                    Ok(Some(Behind { connection, reply, active, hop, permits }))
                 }
                 Err(NoLogin::Refused(reply)) => {
                     self.log_failure(&login.credentials.user, login.credentials.method, "");
@@ -120,7 +184,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             let request = question.request(&server.target, &server.host);
             let answering = async {
                 let started_at = std::time::Instant::now();
-                let connected = connect(self.context.thread, upstream, &asking, started_at).await;
+                let thread = self.context.thread;
+                let connected = connect(thread, upstream, &asking, started_at, None).await;
                 let mut connected = connected.ok()?;
                 Some(exchange(&mut connected.connection, &request).await)
             };
@@ -176,14 +241,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let account = self.account(login, user, password);
         let mut opened = None;
         for address in addresses {
-            if let Some(connection) = self.open(server, &address).await {
-                opened = Some((connection, address));
+            if let Some((connection, hop)) = self.open(server, &address).await {
+                opened = Some((connection, hop, address));
                 break;
             }
         }
-        let Some((connection, address)) = opened else { return Err(self.fail().await) };
+        let Some((connection, hop, address)) = opened else { return Err(self.fail().await) };
         match self.log_in_behind(connection, account).await {
-            Ok((connection, reply)) => Ok(Behind { connection, reply, active: None }),
+            Ok((connection, reply)) => {
+                Ok(Behind { connection, reply, active: None, hop, permits: Vec::new() })
+            }
             Err(NoLogin::Refused(reply)) => {
                 self.log_failure(&tag.credentials.user, tag.credentials.method, "");
                 if proxy.config.error_messages {
@@ -230,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     /// Connects to a server behind. A failure is logged.
-    async fn open(&mut self, server: &str, address: &Address) -> Option<Connection> {
+    async fn open(&mut self, server: &str, address: &Address) -> Option<(Connection, Hop)> {
         let proxy = self.context.proxy;
         self.request.handling.add_step(Rc::new(Step::new(address.to_string())));
         let options = ConnectOptions {
@@ -241,7 +308,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             client: Some(&self.request.connection),
         };
         let problem = match timeout(proxy.config.connect_timeout, open(&options)).await {
-            Ok(Ok(connection)) => return Some(connection),
+            Ok(Ok(connection)) => {
+                match Hop::new(ends(&connection).map(Ends::new), self.context.client) {
+                    Ok(hop) => return Some((connection, hop)),
+                    Err(problem) => problem.to_string(),
+                }
+            }
             Ok(Err(failure)) => failure.to_string(),
             Err(_) => "the connection was not accepted in time (timeouts/connect)".to_owned(),
         };
@@ -295,6 +367,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         };
         self.front.refuse(login, text, code, &mut self.out);
     }
+}
+
+/// Returns the time of limits.
+fn now() -> Nanos {
+    clock::monotonic_us() * 1000
 }
 
 /// Returns the request for a script that has a question's fields.

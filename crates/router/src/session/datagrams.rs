@@ -16,7 +16,7 @@ use howdah_http::drain::DrainRegistration;
 use howdah_http::error_status::RequestError;
 use howdah_http::forward::{End, Forwarded};
 use howdah_http::message::ConnectionInfo;
-use howdah_limits::rules;
+use howdah_limits::sessions;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_pipeline::listener::canonical;
 use howdah_pipeline::thread::RouterThread;
@@ -24,6 +24,7 @@ use howdah_stream::connect::{answered, connect_datagrams, failed};
 use howdah_stream::datagrams::session::Session;
 use howdah_stream::datagrams::socket::{Batch, ClientSocket};
 use howdah_stream::datagrams::table::{Client, Table};
+use howdah_stream::hops::Ends;
 use howdah_stream::steps::Hello;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
@@ -154,7 +155,7 @@ impl Datagrams {
             let snapshot = self.thread.snapshot_for(&self.name);
             let Some(found) = snapshot.listeners.get(&*self.name) else { return };
             let now = clock::monotonic_us() * 1000;
-            match rules::begin_session(&found.limit, info.peer, now) {
+            match sessions::begin(&found.limit, info.peer, now) {
                 Ok(permits) => permits,
                 Err(_) => return,
             }
@@ -203,14 +204,16 @@ impl Datagrams {
         let request = describe(info, id, ("CONNECT", &upstream.name, "UDP"));
         request.handling.set_site(Arc::clone(&upstream.name));
         let proxy = &self.thread.proxy;
+        let came = Ends::new((client.peer, self.socket.address_for(client)));
+        let connecting = connect_datagrams(proxy, upstream, &request, started_at, Some(came));
         let connected = tokio::select! {
-            connected = connect_datagrams(proxy, upstream, &request, started_at) => Some(connected),
+            connected = connecting => Some(connected),
             _ = session.ended() => None,
         };
         let (status, end) = match connected {
             None => (GAVE_WAY, End::Client),
             Some(Err(error)) => (error.status(), End::Server),
-            Some(Ok((server, active))) => {
+            Some(Ok(((server, _hop), active))) => {
                 let answer = || answered(proxy, upstream, &active);
                 let end = session.run(server, &self.socket, client, drain, answer).await;
                 let problem = match end {

@@ -221,7 +221,7 @@ impl Listener {
             redirect_to_https: listener.redirect_to_https,
             balancers: listener.proxy_protocol.clone(),
             proxies: proxies.into_iter().flatten().cloned().collect(),
-            limit: Rule::compile(&listener.limit, zones),
+            limit: Rule::compile(&listener.limit, zones).into(),
             access_log: listener
                 .access_log
                 .as_deref()

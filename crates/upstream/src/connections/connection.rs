@@ -1,5 +1,6 @@
 //! Connections to servers, plain or with TLS. A PROXY protocol header may precede both.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
@@ -49,6 +50,18 @@ pub async fn open(options: &ConnectOptions<'_>) -> Result<Connection, Failure> {
             let secure = tls.connect(stream, name, options.protocol).await.map_err(Failure::Tls)?;
             Ok(Either::B(Box::new(secure)))
         }
+    }
+}
+
+/// Returns this end's address and the server's; `None` over a unix socket.
+pub fn ends(connection: &Connection) -> Option<(SocketAddr, SocketAddr)> {
+    let stream = match connection {
+        Either::A(stream) => stream,
+        Either::B(stream) => stream.get_ref().0,
+    };
+    match stream {
+        Either::A(tcp) => tcp.local_addr().ok().zip(tcp.peer_addr().ok()),
+        Either::B(_) => None,
     }
 }
 
