@@ -3,10 +3,11 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::http3::{Http3, code, request};
+use harness::http3::{Answer, Http3, code, request};
 use harness::tls::{self, Authority};
-use harness::{Server, Site, eventually, free_address, processes};
+use harness::{Ends, Server, Site, eventually, free_address, processes};
 use rustix::process::Signal;
 use rustls::ClientConfig;
 use serde_json::json;
@@ -80,6 +81,51 @@ fn a_download_goes_on_over_changes_of_the_configuration_and_the_certificate() {
     assert!(answer.is_ok() && answer.body.len() == LARGE);
     assert!(client.get("/a.txt").is_ok(), "the connection goes on");
     assert!(served.connect().get("/a.txt").is_ok());
+}
+
+#[test]
+fn downloads_go_on_over_upgrades_and_reloads() {
+    let served = serve();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&done);
+        let downloading = |_| {
+            scope.spawn(|| {
+                let (mut whole, mut client) = (0, served.connect());
+                while !done.load(Ordering::Relaxed) {
+                    let stream = client.try_request(&request("GET", "/large.bin", &[]));
+                    let answer = stream.map(|mut stream| client.answer(&mut stream));
+                    match answer {
+                        Some(answer) if answer.is_ok() && answer.body.len() == LARGE => whole += 1,
+                        // The connection has ended, or is about to, and nothing was processed.
+                        None => client = served.connect(),
+                        Some(Answer {
+                            reset: Some(code::REQUEST_REJECTED | code::NO_ERROR),
+                            heads,
+                            ..
+                        }) if heads.is_empty() => {
+                            client = served.connect();
+                        }
+                        Some(Answer { heads, body, reset, .. }) => {
+                            let (heads, length) = (heads.len(), body.len());
+                            panic!("cut: {heads} heads, {length} bytes, {reset:?}");
+                        }
+                    }
+                }
+                whole
+            })
+        };
+        let clients: Vec<_> = (0..4).map(downloading).collect();
+        for round in 0..3 {
+            let old = served.server.upgrade();
+            served.server.put("/config/settings/http/idle_timeout", &json!(60 + round));
+            served.server.wait_for_end_of(old);
+            assert!(served.connect().get("/a.txt").is_ok());
+        }
+        done.store(true, Ordering::Relaxed);
+        let whole: Vec<u32> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        assert!(whole.iter().all(|count| *count > 0), "{whole:?}");
+    });
 }
 
 #[test]

@@ -32,7 +32,7 @@ use howdah_sys::clock::wall_seconds;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
-pub use self::command::{Counters, Handover, Http3Socket, ThreadCommand, ThreadHandle};
+pub use self::command::{Counters, Handover, Http3Socket, Reading, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 pub use self::spans::SpanSocket;

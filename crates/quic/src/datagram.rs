@@ -1,9 +1,12 @@
-//! Datagrams on their way between threads.
+//! Datagrams on their way between threads and processes.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
 use tokio::sync::mpsc;
+
+/// Maximum length of a datagram. Clients are told not to send longer ones (RFC 9000, 18.2).
+pub(crate) const MAX_DATAGRAM: u16 = 1472;
 
 /// Datagrams from other threads that wait. More are lost, as in the network.
 const INBOX: usize = 1024;
@@ -41,8 +44,17 @@ impl Inbox {
         self.0.closed().await;
     }
 
+    /// Returns true if the endpoint has ended.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Passes a datagram. It is lost if the endpoint does not keep up.
-    pub fn deliver(&self, datagram: Datagram) {
-        let _ = self.0.try_send(datagram);
+    pub fn deliver(&self, mut datagram: Datagram) {
+        if let Ok(place) = self.0.try_reserve() {
+            // It may be a part of a batch, whose memory must not wait with it.
+            datagram.data = BytesMut::from(&*datagram.data);
+            place.send(datagram);
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
@@ -26,7 +27,7 @@ pub use self::connection::Connection;
 use self::connection::State;
 use self::driver::Core;
 pub use self::stream::{Recv, Send};
-use crate::datagram::{Arrivals, Inbox};
+use crate::datagram::{Arrivals, Datagram, MAX_DATAGRAM};
 use crate::ids::{Ids, Owner, Target};
 use crate::keys::Keys;
 use crate::options::Options;
@@ -56,8 +57,11 @@ const MAX_INCOMING: usize = 64;
 /// Maximum datagrams of one path's MTU search: the largest payload on Ethernet.
 const MAX_MTU: u16 = 1452;
 
-/// Returns what takes the datagrams of a target; `None` for this endpoint.
-pub type Route = Rc<dyn Fn(Target) -> Option<Inbox>>;
+/// Time within which the handshakes that are in progress have to be complete when an endpoint stops.
+pub(crate) const STOPPING: Duration = Duration::from_secs(3);
+
+/// Passes a datagram to the thread or the process of its target. Returns it if that is this endpoint.
+pub type Route = Rc<dyn Fn(Target, Datagram) -> Option<Datagram>>;
 
 /// Returns the options of an endpoint as they are now.
 pub type GetOptions = Rc<dyn Fn() -> Option<Options>>;
@@ -70,12 +74,10 @@ pub struct Settings {
     pub owner: Owner,
     /// Chooses the TLS configuration of each connection.
     pub tls: Arc<dyn ChooseTls>,
-    /// Chooses the thread or process that gets a datagram.
+    /// Passes datagrams to other threads and processes.
     pub route: Route,
-    /// Datagrams from other threads.
+    /// Datagrams from these.
     pub arrivals: Arrivals,
-    /// Reads the socket: one endpoint of all those that share one.
-    pub is_reader: bool,
     /// Returns the options for a new client; `None` if there are to be no more.
     pub options: GetOptions,
 }
@@ -122,8 +124,10 @@ pub(crate) struct Shared {
     pub(crate) driver: Cell<Option<Waker>>,
     /// The driver is having a turn.
     pub(crate) is_running: Cell<bool>,
-    /// New clients are accepted.
-    pub(crate) is_open: Cell<bool>,
+    /// Time at which the last handshakes end, if the endpoint is stopped.
+    pub(crate) stops_at: Cell<Option<Instant>>,
+    /// Time until which clients may come back that were asked to prove their addresses.
+    pub(crate) proofs_until: Cell<Option<Instant>>,
     /// The endpoint was dropped.
     pub(crate) is_over: Cell<bool>,
     /// Wakes a task that waits until there is no connection.
@@ -140,16 +144,34 @@ impl Shared {
             waker.wake();
         }
     }
+
+    /// Returns true if no new clients are accepted.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stops_at.get().is_some()
+    }
+
+    fn awaits_proofs(&self) -> bool {
+        self.proofs_until.get().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Wakes the task that accepts connections.
+    pub(crate) fn wake_acceptor(&self) {
+        if let Some(waker) = self.acceptor.take() {
+            waker.wake();
+        }
+    }
 }
 
 impl Endpoint {
-    /// Starts an endpoint on a bound socket, as a task of this thread. Error: the socket cannot be used.
+    /// Starts an endpoint on a bound socket, as a task of this thread. It does not read the socket yet.
+    /// Error: the socket cannot be used.
     pub fn new(socket: OwnedFd, settings: Settings) -> io::Result<Endpoint> {
-        let Settings { keys, owner, tls, route, arrivals, is_reader, options } = settings;
-        let socket = Socket::new(socket, is_reader)?;
+        let Settings { keys, owner, tls, route, arrivals, options } = settings;
+        let socket = Socket::new(socket)?;
         let mut config = EndpointConfig::new(Arc::clone(&keys.reset));
         let key = Arc::clone(&keys.ids);
         config.supported_versions(vec![VERSION]);
+        config.max_udp_payload_size(MAX_DATAGRAM).map_err(io::Error::other)?;
         config.cid_generator(move || Box::new(Ids { key: Arc::clone(&key), owner }));
         let tls = Arc::new(Tls::new(tls)?);
         let server = NewConnections::new(&keys, tls);
@@ -168,7 +190,8 @@ impl Endpoint {
             acceptor: Cell::default(),
             driver: Cell::default(),
             is_running: Cell::new(false),
-            is_open: Cell::new(true),
+            stops_at: Cell::default(),
+            proofs_until: Cell::default(),
             is_over: Cell::new(false),
             idle: Cell::default(),
         });
@@ -176,7 +199,21 @@ impl Endpoint {
         Ok(Endpoint { shared })
     }
 
-    /// Returns the next connection whose handshake is complete; `None` after [`Endpoint::stop`].
+    /// Reads the socket from now on: one endpoint of all those that share one. Error: the process has
+    /// too many descriptors.
+    pub fn start_reading(&self) -> io::Result<()> {
+        self.shared.socket.start_reading()?;
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// Leaves the socket to another endpoint, or another process. Datagrams still come from those.
+    pub fn stop_reading(&self) {
+        self.shared.socket.stop_reading();
+    }
+
+    /// Returns the next connection whose handshake is complete; `None` after [`Endpoint::stop`], when no
+    /// handshake is in progress any more.
     pub async fn accept(&self) -> Option<Connection> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -185,19 +222,24 @@ impl Endpoint {
         if let Some(connection) = self.shared.accepted.borrow_mut().pop_front() {
             return Poll::Ready(Some(connection));
         }
-        if !self.shared.is_open.get() {
+        if self.shared.is_stopped() && self.half_open() == 0 && !self.shared.awaits_proofs() {
             return Poll::Ready(None);
         }
         self.shared.acceptor.set(Some(cx.waker().clone()));
         Poll::Pending
     }
 
-    /// Accepts no more clients. Connections go on.
+    /// Accepts no more clients, except those that were asked to prove their addresses. Handshakes have a
+    /// few seconds to be complete; connections go on.
     pub fn stop(&self) {
-        self.shared.is_open.set(false);
-        if let Some(waker) = self.shared.acceptor.take() {
-            waker.wake();
+        if self.shared.is_stopped() {
+            return;
         }
+        let end = Instant::now() + STOPPING;
+        self.shared.stops_at.set(Some(end));
+        self.shared.core.borrow_mut().half_open.shorten(end);
+        self.shared.wake_acceptor();
+        self.shared.wake();
     }
 
     /// Waits until all connections are closed and what closes them is sent.

@@ -98,6 +98,11 @@ impl HalfOpen {
         Some((number, serial))
     }
 
+    /// Ends the handshakes at this time at the latest.
+    pub(crate) fn shorten(&mut self, end: Instant) {
+        self.deadlines.iter_mut().for_each(|(deadline, ..)| *deadline = end.min(*deadline));
+    }
+
     /// Returns the first deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
@@ -181,5 +186,7 @@ mod tests {
         assert_eq!((half_open.take_due(start), half_open.next()), (None, Some(at(1))));
         assert_eq!(half_open.take_due(at(1)), Some((5, 7)));
         assert_eq!(half_open.take_due(at(1)), None);
+        half_open.shorten(at(1));
+        assert_eq!(half_open.take_due(at(1)), Some((6, 8)));
     }
 }

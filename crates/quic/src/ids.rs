@@ -1,8 +1,8 @@
 //! Connection ids: they name the process and the thread that have the connection, and show this to
 //! nobody else (RFC 9000, 5.1).
 //!
-//! An id is one block of AES: the generation of the process, the number of the thread, zeros by which an
-//! id is recognised as one of this server, and a random number.
+//! An id is one block of AES: the number of the process, that of the thread, zeros by which an id is
+//! recognised as one of this server, and a random number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ const VERSION_1: [u8; 4] = [0, 0, 0, 1];
 /// The process and the thread that have a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// Number of the process, which differs from those of earlier processes with the same keys.
-    pub generation: u16,
+    /// Number of the process, which differs from those of all others that run with the same keys.
+    pub process: u32,
     /// Number of the thread.
     pub thread: u8,
 }
@@ -60,9 +60,9 @@ impl IdKey {
     /// Returns a new id.
     fn seal(&self, owner: Owner) -> [u8; ID_LENGTH] {
         let mut block = [0; ID_LENGTH];
-        let [high, low] = owner.generation.to_be_bytes();
-        block[..3].copy_from_slice(&[high, low, owner.thread]);
-        let random = aws_lc_rs::rand::fill(&mut block[8..]);
+        block[..4].copy_from_slice(&owner.process.to_be_bytes());
+        block[4] = owner.thread;
+        let random = aws_lc_rs::rand::fill(&mut block[9..]);
         assert!(random.is_ok(), "the system has random numbers");
         let sealed = self.seal.less_safe_encrypt(&mut block, no_context());
         assert!(sealed.is_ok(), "a whole block can be encrypted");
@@ -73,8 +73,8 @@ impl IdKey {
     fn open(&self, id: &[u8]) -> Option<Owner> {
         let mut block: [u8; ID_LENGTH] = id.try_into().ok()?;
         let block = self.open.decrypt(&mut block, DecryptionContext::None).ok()?;
-        let [high, low, thread, 0, 0, 0, 0, 0, ..] = *block else { return None };
-        Some(Owner { generation: u16::from_be_bytes([high, low]), thread })
+        let [a, b, c, d, thread, 0, 0, 0, 0, ..] = *block else { return None };
+        Some(Owner { process: u32::from_be_bytes([a, b, c, d]), thread })
     }
 
     /// Returns the target of a datagram; `None` if it belongs to no connection that this server has
@@ -131,7 +131,7 @@ impl ConnectionIdGenerator for Ids {
 mod tests {
     use super::*;
 
-    const OWNER: Owner = Owner { generation: 0x1234, thread: 7 };
+    const OWNER: Owner = Owner { process: 0x1234_5678, thread: 7 };
 
     fn short(id: &[u8]) -> Vec<u8> {
         [&[0x40], id, &[0; 20]].concat()

@@ -7,7 +7,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::hmac;
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 
-use crate::ids::IdKey;
+use crate::ids::{IdKey, Target};
 
 /// Keys of a server.
 #[derive(Clone)]
@@ -33,6 +33,12 @@ impl Keys {
             token: Arc::new(Salt::new(HKDF_SHA256, b"tokens").extract(&derive(&root, b"tokens"))),
             ids: Arc::new(IdKey::new(&id_key)),
         }
+    }
+
+    /// Returns the target of a datagram; `None` if it belongs to no connection that a server with these
+    /// keys has ever had, and does not begin one.
+    pub fn target(&self, datagram: &[u8]) -> Option<Target> {
+        self.ids.target(datagram)
     }
 }
 

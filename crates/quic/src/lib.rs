@@ -3,9 +3,9 @@
 //! A thread has one [`Endpoint`] for each of its UDP sockets. The protocol is that of quinn-proto, which
 //! does no I/O; this crate drives it:
 //!
-//! 1. One task for each endpoint does all of its work (`endpoint/driver`). One endpoint reads the socket, in
-//!    batches (`socket`). A datagram whose connection id names another thread or another process is
-//!    forwarded there (`ids`); all threads send on copies of the socket.
+//! 1. One task for each endpoint does all of its work (`endpoint/driver`). One endpoint of those that share
+//!    a socket reads it, in batches (`socket`). A datagram whose connection id names another thread or
+//!    another process is forwarded there (`ids`); all send on copies of the socket.
 //! 2. A new client is admitted, asked to prove its address with a Retry, or ignored (`half_open`). Its
 //!    hello chooses the TLS configuration (`tls`).
 //! 3. No more than three times the bytes of an unproven address are sent to it (`paths`).
@@ -26,6 +26,7 @@ mod ids;
 mod keys;
 mod options;
 mod paths;
+mod processes;
 mod socket;
 mod timers;
 mod tls;
@@ -36,4 +37,5 @@ pub use self::errors::{Closed, ReadError, WriteError};
 pub use self::ids::{Owner, Target};
 pub use self::keys::Keys;
 pub use self::options::{Options, Retry};
+pub use self::processes::{FormerProcess, NewProcess};
 pub use self::tls::{Choice, ChooseTls, Handshake, Refusal};

@@ -32,7 +32,9 @@ thread_local! {
 
 /// A socket of this thread.
 pub(crate) struct Socket {
-    fd: Fd,
+    fd: OwnedFd,
+    /// In the reactor of this thread, while this is what reads the socket.
+    reader: RefCell<Option<AsyncFd<OwnedFd>>>,
     state: UdpSocketState,
     local: SocketAddr,
     /// A message that the kernel had no room for.
@@ -41,22 +43,27 @@ pub(crate) struct Socket {
     pub(crate) refused: Cell<u64>,
 }
 
-enum Fd {
-    /// In the reactor of this thread.
-    Read(AsyncFd<OwnedFd>),
-    /// Another thread reads it.
-    Sent(OwnedFd),
-}
-
 impl Socket {
     /// Takes a bound UDP socket.
-    pub(crate) fn new(fd: OwnedFd, is_reader: bool) -> io::Result<Socket> {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Socket> {
         let socket = std::net::UdpSocket::from(fd);
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let local = socket.local_addr()?;
         let fd = OwnedFd::from(socket);
-        let fd = if is_reader { Fd::Read(reactor::readable(fd)?) } else { Fd::Sent(fd) };
-        Ok(Socket { fd, state, local, unsent: RefCell::new(None), refused: Cell::new(0) })
+        let (reader, unsent) = (RefCell::new(None), RefCell::new(None));
+        Ok(Socket { fd, reader, state, local, unsent, refused: Cell::new(0) })
+    }
+
+    /// Reads the socket from now on.
+    pub(crate) fn start_reading(&self) -> io::Result<()> {
+        let reader = reactor::readable(self.fd.try_clone()?)?;
+        self.reader.replace(Some(reader));
+        Ok(())
+    }
+
+    /// Reads no more.
+    pub(crate) fn stop_reading(&self) {
+        self.reader.take();
     }
 
     /// Returns the address that the socket is bound to.
@@ -75,19 +82,17 @@ impl Socket {
     }
 
     fn as_ref(&self) -> UdpSockRef<'_> {
-        match &self.fd {
-            Fd::Read(fd) => UdpSockRef::from(fd.get_ref()),
-            Fd::Sent(fd) => UdpSockRef::from(fd),
-        }
+        UdpSockRef::from(&self.fd)
     }
 
-    /// Receives one batch. Pending without any, and for a socket that another thread reads.
+    /// Receives one batch. Pending without any, and while this does not read the socket.
     pub(crate) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&RecvMeta, &[u8]),
     ) -> Poll<io::Result<()>> {
-        let Fd::Read(fd) = &self.fd else { return Poll::Pending };
+        let reader = self.reader.borrow();
+        let Some(fd) = &*reader else { return Poll::Pending };
         ROOM.with_borrow_mut(|room| {
             room.resize(BATCH * MESSAGE, 0);
             loop {

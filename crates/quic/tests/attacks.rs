@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use howdah_quic::{Endpoint, Inbox, Options, Owner, Settings, Target};
+use howdah_quic::{Endpoint, Inbox, Options, Owner, Retry, Route, Settings, Target};
 
 use self::support::{Echo, echo_all, exchange, run};
 
@@ -138,6 +138,7 @@ fn a_datagram_of_an_unknown_version_gets_an_answer_only_if_it_is_long() {
 fn serve_on_thread(
     echo: &Echo,
     socket: &UdpSocket,
+    reads: bool,
     settings: impl FnOnce(Settings) -> Settings + Send + 'static,
 ) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
     let (end, ended) = mpsc::channel();
@@ -147,6 +148,9 @@ fn serve_on_thread(
         run(async move {
             let settings = settings(echo.settings(Options::default()));
             let endpoint = Rc::new(Endpoint::new(socket.into(), settings).unwrap());
+            if reads {
+                endpoint.start_reading().unwrap();
+            }
             // The endpoint never gets the time to close its connections.
             std::mem::forget(Rc::clone(&endpoint));
             tokio::task::spawn_local(echo_all(endpoint));
@@ -169,16 +173,19 @@ fn threads_share_a_socket_and_pass_datagrams_to_the_one_that_has_the_connection(
     let mut threads = Vec::new();
     for (number, arrivals) in arrivals.into_iter().enumerate() {
         let inboxes = inboxes.clone();
-        threads.push(serve_on_thread(&echo, &socket, move |settings| Settings {
-            owner: Owner { generation: 1, thread: number as u8 },
-            is_reader: number == 0,
+        threads.push(serve_on_thread(&echo, &socket, number == 0, move |settings| Settings {
+            owner: Owner { process: 1, thread: number as u8 },
             arrivals,
-            route: Rc::new(move |target| {
+            route: Rc::new(move |target, datagram| {
                 let wanted = match target {
                     Target::Owner(owner) => usize::from(owner.thread),
                     Target::New(number) => number as usize % 2,
                 };
-                inboxes.get(wanted).filter(|_| wanted != number).cloned()
+                if wanted == number {
+                    return Some(datagram);
+                }
+                inboxes[wanted].deliver(datagram);
+                None
             }),
             ..settings
         }));
@@ -202,19 +209,118 @@ fn a_server_with_the_same_keys_resets_the_connections_of_one_that_has_died() {
     let echo = Echo::new();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let (end, thread) = serve_on_thread(&echo, &socket, |settings| settings);
+    let (end, thread) = serve_on_thread(&echo, &socket, true, |settings| settings);
     run(async move {
         let (_client, connection) = echo.connect(address).await;
         assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");
         drop(end);
         thread.join().unwrap();
-        let owner = Owner { generation: 2, thread: 0 };
+        let owner = Owner { process: 2, thread: 0 };
         let again = move |settings| Settings { owner, ..settings };
-        let (_end, _thread) = serve_on_thread(&echo, &socket, again);
+        let (_end, _thread) = serve_on_thread(&echo, &socket, true, again);
         let (mut send, _recv) = connection.open_bi().await.unwrap();
         send.write_all(&[1; 100]).await.unwrap();
         assert_eq!(connection.closed().await, quinn::ConnectionError::Reset);
         let (_client, connection) = echo.connect(address).await;
         assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");
+    });
+}
+
+#[test]
+fn a_process_that_was_replaced_serves_its_connections_and_the_new_one_others() {
+    run(async {
+        let echo = Echo::new();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let (inbox, arrivals) = Inbox::new();
+        let settings = Settings { arrivals, ..echo.settings(Options::default()) };
+        let copy = socket.try_clone().unwrap();
+        let former = Rc::new(Endpoint::new(copy.into(), settings).unwrap());
+        former.start_reading().unwrap();
+        tokio::task::spawn_local(echo_all(Rc::clone(&former)));
+        let (_client, connection) = echo.connect(address).await;
+        assert_eq!(exchange(&connection, b"before".to_vec()).await, b"before");
+
+        former.stop();
+        former.stop_reading();
+        let route: Route = Rc::new(move |target, datagram| match target {
+            Target::Owner(Owner { process: 1, .. }) => {
+                inbox.deliver(datagram);
+                None
+            }
+            Target::Owner(_) | Target::New(_) => Some(datagram),
+        });
+        let owner = Owner { process: 2, thread: 0 };
+        let settings = Settings { owner, route, ..echo.settings(Options::default()) };
+        let new = Rc::new(Endpoint::new(socket.into(), settings).unwrap());
+        new.start_reading().unwrap();
+        tokio::task::spawn_local(echo_all(Rc::clone(&new)));
+
+        let long = vec![7; 1_000_000];
+        assert_eq!(exchange(&connection, long.clone()).await, long);
+        let (_other, to_new) = echo.connect(address).await;
+        assert_eq!(exchange(&to_new, b"hello".to_vec()).await, b"hello");
+        assert_eq!((former.connections(), new.connections()), (1, 1));
+        assert_ne!(new.counters().forwarded.get(), 0);
+    });
+}
+
+#[test]
+fn a_client_that_proves_its_address_while_the_endpoint_stops_is_served() {
+    run(async {
+        let echo = Echo::new();
+        let options = Options { retry: Retry::Always, ..Options::default() };
+        let (endpoint, address) = echo.serve(options);
+        let stopped = Rc::clone(&endpoint);
+        tokio::task::spawn_local(async move {
+            while stopped.counters().retried.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            stopped.stop();
+        });
+        let (_client, connection) = echo.connect(address).await;
+        assert_eq!(exchange(&connection, b"hello".to_vec()).await, b"hello");
+    });
+}
+
+#[test]
+fn handshakes_that_do_not_end_do_not_keep_an_endpoint_from_its_end() {
+    run(async {
+        let echo = Echo::new();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let settings = echo.settings(Options::default());
+        let endpoint = Endpoint::new(socket.into(), settings).unwrap();
+        endpoint.start_reading().unwrap();
+        let socket = client_socket(address).await;
+        for datagram in first_datagrams(&echo, address, 1).remove(0) {
+            socket.send(&datagram).await.unwrap();
+        }
+        while endpoint.half_open() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let begun = Instant::now();
+        endpoint.stop();
+        assert!(endpoint.accept().await.is_none());
+        endpoint.all_closed().await;
+        assert!(begun.elapsed() < Options::default().handshake_timeout);
+    });
+}
+
+#[test]
+fn a_datagram_that_is_longer_than_clients_may_send_is_dropped() {
+    run(async {
+        let echo = Echo::new();
+        let (endpoint, address) = echo.serve(Options::default());
+        let socket = client_socket(address).await;
+        let mut datagram = first_datagrams(&echo, address, 1).remove(0).remove(0);
+        datagram.resize(1473, 0);
+        socket.send(&datagram).await.unwrap();
+        datagram.truncate(1472);
+        socket.send(&datagram).await.unwrap();
+        while endpoint.counters().received.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(endpoint.counters().received.get(), 1);
     });
 }

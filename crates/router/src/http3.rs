@@ -4,9 +4,13 @@
 //! reads it. A datagram of a connection goes to the thread whose number is in its connection id, the
 //! datagrams of a new client to one of the threads that accept connections.
 //!
+//! A router that replaces another one reads when that does not any more, and passes datagrams of its
+//! connections on to it ([`howdah_quic::FormerProcess`]).
+//!
 //! In [`Listeners`](howdah_pipeline::thread::Listeners) and for the supervisor, the socket has the name
 //! of its listener behind `udp:` ([`Http3::socket_name`]); so it can come and go while the listener stays.
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,16 +23,16 @@ use howdah_http::handshake::Handshake;
 use howdah_http::message::ConnectionInfo;
 use howdah_pipeline::handler::RequestHandler;
 use howdah_pipeline::listener::canonical;
-use howdah_pipeline::thread::{Http3Socket, RouterThread, Shared};
+use howdah_pipeline::thread::{Http3Socket, Reading, RouterThread, Shared};
 use howdah_quic::{
-    Choice, ChooseTls, Closed, Connection, Endpoint, Options, Owner, Refusal, Retry, Route,
-    Settings, Target,
+    Choice, ChooseTls, Closed, Connection, Endpoint, FormerProcess, Inbox, Options, Owner, Refusal,
+    Retry, Route, Settings, Target,
 };
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Level;
 use howdah_tls::{Negotiated, TlsListener};
 use rustls::server::ClientHello;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
 use crate::connection::{count, spawn};
@@ -59,9 +63,8 @@ pub(crate) async fn serve(
     socket: Http3Socket,
     stop: Rc<Notify>,
 ) {
-    let Http3Socket { fd, arrivals, inboxes, is_reader, keys, generation } = socket;
-    let own = thread.php.number();
-    let owner = Owner { generation, thread: u8::try_from(own).unwrap_or(u8::MAX) };
+    let Http3Socket { fd, arrivals, inboxes, reading, former, keys, owner } = socket;
+    let name: Arc<str> = Http3::socket_name(&listener).into();
     let others = Arc::clone(&inboxes);
     let started = fd.try_clone().and_then(|probe| {
         let shared = Arc::clone(&thread.shared);
@@ -69,23 +72,22 @@ pub(crate) async fn serve(
             keys,
             owner,
             tls: Arc::new(ListenerTls { shared, listener: Arc::clone(&listener) }),
-            route: route(&thread, owner, inboxes),
+            route: route(&thread, owner, inboxes, former, &name),
             arrivals,
-            is_reader,
             options: options(&thread, &listener),
         };
         Ok((Endpoint::new(fd, settings)?, probe))
     });
     let (endpoint, probe) = match started {
-        Ok(started) => started,
-        Err(error) => {
-            let problem = format_args!("listener {listener}: HTTP/3: {error}");
-            return thread.shared.log.write(Level::Alert, problem);
-        }
+        Ok((endpoint, probe)) => (Rc::new(endpoint), probe),
+        Err(error) => return log(&thread, &listener, &error),
     };
+    let reader = reading.map(|reading| {
+        let (thread, listener) = (Rc::clone(&thread), Arc::clone(&listener));
+        spawn_local(read(thread, listener, Rc::clone(&endpoint), reading))
+    });
     let stopped = stop.notified();
     tokio::pin!(stopped);
-    let name: Arc<str> = Http3::socket_name(&listener).into();
     loop {
         let connection = tokio::select! {
             Some(connection) = endpoint.accept() => connection,
@@ -101,26 +103,54 @@ pub(crate) async fn serve(
         start(&thread, &listener, thread.listeners.connection(&name), connection);
     }
     endpoint.stop();
-    let drain = thread.listeners.connection(&name);
-    if drain.handed_over().is_some_and(|handed| !handed.is_accepting) {
-        // The successor reads the socket: this process would take the datagrams of its clients.
-        return;
-    }
-    drop(drain);
-    // Connections whose handshake was complete are served.
-    while let Some(connection) = endpoint.accept().await {
-        start(&thread, &listener, thread.listeners.connection(&name), connection);
-    }
+    // The thread does not end before what closes the last connection is sent.
+    let last = thread.listeners.connection(&name);
     spawn_local(async move {
-        endpoint.all_closed().await;
-        // The others have no reader but this one.
-        for (number, other) in (0..).zip(&*others) {
-            if is_reader && number != own {
-                other.closed().await;
-            }
+        // Connections whose handshake was in progress are served.
+        while let Some(connection) = endpoint.accept().await {
+            start(&thread, &listener, thread.listeners.connection(&name), connection);
         }
-        drop(endpoint);
+        endpoint.all_closed().await;
+        drop(last);
+        if let Some(reader) = reader.filter(|reader| !reader.is_finished()) {
+            // The others have no reader but this one.
+            for (number, other) in (0..).zip(&*others) {
+                if number != usize::from(owner.thread) {
+                    other.closed().await;
+                }
+            }
+            reader.abort();
+        }
     });
+}
+
+/// Reads the socket of an endpoint while this process does.
+async fn read(
+    thread: Rc<RouterThread>,
+    listener: Arc<str>,
+    endpoint: Rc<Endpoint>,
+    mut reading: watch::Receiver<Reading>,
+) {
+    loop {
+        let now = *reading.borrow_and_update();
+        match now {
+            Reading::NotYet => {}
+            Reading::Now => {
+                if let Err(error) = endpoint.start_reading() {
+                    log(&thread, &listener, &error);
+                }
+            }
+            Reading::NoMore => return endpoint.stop_reading(),
+        }
+        if reading.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn log(thread: &RouterThread, listener: &str, error: &io::Error) {
+    let problem = format_args!("listener {listener}: HTTP/3: {error}");
+    thread.shared.log.write(Level::Alert, problem);
 }
 
 /// Starts the task that serves a connection to its end.
@@ -201,20 +231,37 @@ impl ChooseTls for ListenerTls {
     }
 }
 
-/// Returns what chooses the thread of a datagram.
-fn route(thread: &Rc<RouterThread>, own: Owner, inboxes: Arc<[howdah_quic::Inbox]>) -> Route {
-    let shared = Arc::clone(&thread.shared);
-    Rc::new(move |target| {
+/// Returns what passes the datagrams of a socket to the threads of their connections.
+fn route(
+    thread: &Rc<RouterThread>,
+    own: Owner,
+    inboxes: Arc<[Inbox]>,
+    former: Option<Arc<FormerProcess>>,
+    socket: &Arc<str>,
+) -> Route {
+    let (shared, socket) = (Arc::clone(&thread.shared), Arc::clone(socket));
+    Rc::new(move |target, datagram| {
         let number = match target {
-            Target::Owner(owner) if owner.generation == own.generation => usize::from(owner.thread),
-            // Of an earlier process: the client gets a stateless reset.
-            Target::Owner(_) => return None,
+            Target::Owner(owner) if owner.process == own.process => usize::from(owner.thread),
+            // Of an earlier process. If that has ended, the client gets a stateless reset.
+            Target::Owner(_) => {
+                return match &former {
+                    Some(former) => former.pass(&socket, datagram),
+                    None => Some(datagram),
+                };
+            }
             Target::New(number) => {
                 let accepting = shared.threads.load(Relaxed).clamp(1, inboxes.len().max(1));
                 (number % accepting as u64) as usize
             }
         };
-        inboxes.get(number).filter(|_| number != usize::from(own.thread)).cloned()
+        match inboxes.get(number).filter(|_| number != usize::from(own.thread)) {
+            Some(inbox) => {
+                inbox.deliver(datagram);
+                None
+            }
+            None => Some(datagram),
+        }
     })
 }
 

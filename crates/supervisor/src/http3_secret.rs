@@ -56,6 +56,13 @@ impl Http3Secret {
         store::replace(state, NEW, FILE, format!("{}\n", self.text).as_bytes())
     }
 
+    /// Takes over the secret of the server that this one replaces: it reads the ids of its connections.
+    pub(crate) fn inherit(&mut self, text: &str) {
+        if !text.is_empty() {
+            text.clone_into(&mut self.text);
+        }
+    }
+
     /// Returns the secret in hexadecimal; empty if the system gives no random bytes.
     pub(crate) fn expose(&self) -> &str {
         &self.text

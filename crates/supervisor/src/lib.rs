@@ -81,6 +81,7 @@ mod prototype;
 mod resources;
 mod rootfs;
 mod router;
+mod router_link;
 mod running_user;
 mod safe_path;
 mod service_manager;

@@ -68,6 +68,8 @@ pub(crate) struct Resources<'a> {
     pub(crate) http3_secret: &'a str,
     /// Name of the socket of the dashboard process.
     pub(crate) dashboard: &'a str,
+    /// The socket to the former router.
+    pub(crate) former_router: Option<BorrowedFd<'a>>,
     /// The sockets that take spans and metrics, and the memory with the number of lost spans.
     pub(crate) telemetry: Option<[BorrowedFd<'a>; 3]>,
     pub(crate) log: &'a Log,
@@ -80,8 +82,8 @@ pub(crate) fn start(
     limits: Limits,
     now: Instant,
 ) -> io::Result<Router> {
-    let Resources { options, current, certificates, http3_secret, telemetry, dashboard, log } =
-        *resources;
+    let Resources { options, current, certificates, telemetry, dashboard, log, .. } = *resources;
+    let Resources { http3_secret, former_router, .. } = *resources;
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
     let hello = FromSupervisor::Hello {
         php: options
@@ -101,14 +103,15 @@ pub(crate) fn start(
         holds_renewals: limits.holds_renewals,
         dashboard: dashboard.to_owned(),
         http3_secret: Secret::new(http3_secret.to_owned()),
+        has_former: former_router.is_some(),
     };
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);
     let bundles = memory_file("certificates", &certificates.encode(granted))?;
     let log = log.handle()?;
     let descriptors = [log.as_fd(), document.as_fd(), bundles.as_fd()];
-    let descriptors: Vec<_> =
-        descriptors.into_iter().chain(telemetry.into_iter().flatten()).collect();
+    let others = former_router.into_iter().chain(telemetry.into_iter().flatten());
+    let descriptors: Vec<_> = descriptors.into_iter().chain(others).collect();
     packet::send(&socket, &hello.encode(), &descriptors)?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());

@@ -7,6 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -52,6 +53,24 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
         sendmsg(&socket, &[IoSlice::new(packet)], &mut ancillary, flags)
     })?;
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
+}
+
+/// Returns true if a packet could not be sent because the peer has closed its end.
+pub fn is_end(error: Errno) -> bool {
+    matches!(error, Errno::PIPE | Errno::CONNRESET)
+}
+
+/// Returns true if the peer has closed its end.
+pub fn is_closed(socket: impl AsFd) -> bool {
+    let mut socket = [PollFd::new(&socket, PollFlags::empty())];
+    let polled = retry_on_intr(|| poll(&mut socket, Some(&Timespec::default())));
+    polled.is_ok() && socket[0].revents().contains(PollFlags::HUP)
+}
+
+/// Sends no more packets: the peer receives [`Received::Closed`].
+pub fn end_sending(socket: impl AsFd) {
+    // Fails only if the peer has closed its end.
+    let _ = shutdown(socket, Shutdown::Write);
 }
 
 /// Result of [`receive`].

@@ -22,6 +22,7 @@ mod bundles;
 mod control;
 mod dashboard;
 mod exit;
+mod former_router;
 mod handover;
 mod job_order;
 mod mail;
@@ -43,6 +44,7 @@ pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::dashboard::ToDashboard;
 pub use self::exit::Exit;
 pub use self::field::Field;
+pub use self::former_router::ToFormerRouter;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
 pub use self::job_order::JobOrder;
 pub use self::mail::{

@@ -9,12 +9,12 @@ use howdah_http::drain::HandedOver;
 use howdah_http::usage::Used;
 use howdah_metrics::{Counts, Filter, KeptRequests};
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
-use howdah_quic::{Arrivals, Inbox, Keys};
+use howdah_quic::{Arrivals, FormerProcess, Inbox, Keys, Owner};
 use howdah_routing::snapshot::Snapshot;
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::listener::{Accepted, ListeningSocket};
 
@@ -40,12 +40,25 @@ pub struct Http3Socket {
     pub arrivals: Arrivals,
     /// Inboxes of all threads.
     pub inboxes: Arc<[Inbox]>,
-    /// This thread reads the socket.
-    pub is_reader: bool,
+    /// Whether this process reads the socket; `None` if another thread does.
+    pub reading: Option<watch::Receiver<Reading>>,
+    /// The process that this one has replaced.
+    pub former: Option<Arc<FormerProcess>>,
     /// Keys of the server.
     pub keys: Keys,
-    /// Number of this process.
-    pub generation: u16,
+    /// This process and this thread.
+    pub owner: Owner,
+}
+
+/// Whether a process reads its UDP sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The former process does.
+    NotYet,
+    /// It does.
+    Now,
+    /// The new process does.
+    NoMore,
 }
 
 /// A command to a router thread. `done` is sent when the thread has carried it out.

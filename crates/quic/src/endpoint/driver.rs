@@ -17,8 +17,8 @@ use quinn_proto::{
 use tokio::time::{Sleep, sleep_until};
 
 use super::connection::{Connection, State};
-use super::{NewConnections, Shared, count, ecn};
-use crate::datagram::{Arrivals, Datagram};
+use super::{NewConnections, STOPPING, Shared, count, ecn};
+use crate::datagram::{Arrivals, Datagram, MAX_DATAGRAM};
 use crate::errors::Closed;
 use crate::guard::guarded;
 use crate::half_open::{Admission, HalfOpen};
@@ -114,6 +114,12 @@ impl Shared {
             }
             let mut has_more = self.receive(arrivals, now, cx);
             self.on_timeouts(now);
+            // Nobody waits for it before.
+            let proofs_until = self.proofs_until.get().filter(|_| self.is_stopped());
+            if proofs_until.is_some_and(|until| until <= now) {
+                self.proofs_until.take();
+                self.wake_acceptor();
+            }
             let is_blocked = self.socket.is_blocked() && !self.socket.retry();
             if !is_blocked {
                 has_more |= self.look_at_connections(now);
@@ -132,6 +138,7 @@ impl Shared {
             }
             let core = self.core.borrow();
             let due = core.timers.next().into_iter().chain(core.half_open.next());
+            let due = due.chain(proofs_until.filter(|until| *until > now));
             let Some(due) = due.chain(is_blocked.then(|| now + SEND_PAUSE)).min() else {
                 return Poll::Pending;
             };
@@ -180,18 +187,22 @@ impl Shared {
         true
     }
 
-    /// Handles a datagram here, or passes it to the thread or the process that has its connection.
+    /// Handles a datagram here, or passes it to the thread or the process that has its connection. A
+    /// longer one than clients may send is lost.
     fn route(self: &Rc<Self>, datagram: Datagram, now: Instant) {
-        let target = self.keys.ids.target(&datagram.data);
-        match target.and_then(|target| (self.route)(target)) {
-            Some(inbox) => {
-                count(&self.counters.forwarded);
-                inbox.deliver(datagram);
-            }
-            None => {
+        if datagram.data.len() > MAX_DATAGRAM.into() {
+            return;
+        }
+        let here = match self.keys.target(&datagram.data) {
+            Some(target) => (self.route)(target, datagram),
+            None => Some(datagram),
+        };
+        match here {
+            Some(datagram) => {
                 count(&self.counters.received);
                 self.handle(datagram, now);
             }
+            None => count(&self.counters.forwarded),
         }
     }
 
@@ -238,7 +249,9 @@ impl Shared {
         mut buffer: Vec<u8>,
     ) -> Vec<u8> {
         let (remote, is_proven) = (incoming.remote_address(), incoming.remote_address_validated());
-        let options = if self.is_open.get() { (self.options)() } else { None };
+        // A client that proves its address has begun before the endpoint was stopped.
+        let is_admitted = is_proven || !self.is_stopped();
+        let options = if is_admitted { (self.options)() } else { None };
         let config = options.as_ref().and_then(|options| core.new.library(options).ok());
         let (options, config, admission) = match options.zip(config) {
             Some((options, config)) => {
@@ -255,6 +268,7 @@ impl Shared {
             }
             Admission::Retry => {
                 count(&self.counters.retried);
+                self.proofs_until.set(Some(now + STOPPING));
                 let retried = guarded(|| library.retry(incoming, &mut buffer));
                 match retried {
                     Some(Ok(transmit)) => buffer = self.send(transmit, buffer),
@@ -271,7 +285,10 @@ impl Shared {
                 match guarded(accepted) {
                     Some(Ok((handle, connection))) => {
                         let paths = Paths::new(remote, length, is_proven);
-                        self.add(core, handle, connection, paths, now + options.handshake_timeout);
+                        let deadline = now + options.handshake_timeout;
+                        let deadline =
+                            self.stops_at.get().map_or(deadline, |end| end.min(deadline));
+                        self.add(core, handle, connection, paths, deadline);
                     }
                     Some(Err(error)) => {
                         count(&self.counters.failed);
@@ -347,6 +364,7 @@ impl Shared {
         if state.is_half_open.replace(false) {
             count(&self.counters.failed);
             core.half_open.remove(state.proven);
+            self.wake_acceptor();
         }
     }
 
@@ -463,9 +481,7 @@ impl Shared {
             core.half_open.remove(state.proven);
             state.paths.borrow_mut().prove();
             self.accepted.borrow_mut().push_back(Connection(Rc::clone(state)));
-            if let Some(waker) = self.acceptor.take() {
-                waker.wake();
-            }
+            self.wake_acceptor();
         }
     }
 

@@ -50,11 +50,10 @@ impl Echo {
     pub fn settings(&self, options: Options) -> Settings {
         Settings {
             keys: Keys::new(&[7; 32]),
-            owner: Owner { generation: 1, thread: 0 },
+            owner: Owner { process: 1, thread: 0 },
             tls: Arc::new(Chooser(Arc::clone(&self.config))),
-            route: Rc::new(|_| None),
+            route: Rc::new(|_, datagram| Some(datagram)),
             arrivals: Inbox::new().1,
-            is_reader: true,
             options: Rc::new(move || Some(options.clone())),
         }
     }
@@ -64,6 +63,7 @@ impl Echo {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let endpoint = Rc::new(Endpoint::new(socket.into(), self.settings(options)).unwrap());
+        endpoint.start_reading().unwrap();
         spawn_local(echo_all(Rc::clone(&endpoint)));
         (endpoint, address)
     }

@@ -16,7 +16,6 @@ use howdah_upstream::servers::addresses::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
-use super::http3::listen_http3;
 use super::prepare::Prepared;
 use super::threads::{listen, send_and_wait};
 use crate::http3;
@@ -115,8 +114,7 @@ impl ControlThread {
         let (accepting, others) = self.threads.split_at(threads.min(self.threads.len()));
         for (name, fd) in sockets {
             if let Some(listener) = http3::listener_of(snapshot, &name) {
-                let (threads, identity) = (&self.threads, &self.http3);
-                listen_http3(threads, listener, &name, fd, identity).map_err(text)?;
+                self.http3.listen(&self.threads, listener, &name, fd).map_err(text)?;
                 continue;
             }
             listen(accepting, snapshot, &name, fd).map_err(text)?;

@@ -22,7 +22,7 @@ use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
-use super::http3::Http3Identity;
+use super::http3::Http3Process;
 use super::jobs::JobQuestions;
 use super::link::{Link, Message};
 use super::out::{Found, OutPart, OutParts, PartKind};
@@ -89,8 +89,8 @@ pub(super) struct ControlThread {
     pub(super) stale_tls: Vec<Found>,
     /// Listeners whose addresses could not be listened on.
     pub(super) closed: ClosedListeners,
-    /// Keys and number of this process for HTTP/3.
-    pub(super) http3: Http3Identity,
+    /// Its part of HTTP/3.
+    pub(super) http3: Http3Process,
     /// Files of databases that could not be read, with the problems.
     pub(super) unread: BTreeMap<PathBuf, String>,
 }

@@ -128,6 +128,9 @@ impl EventLoop {
                         // A successor sends metrics now, whose counters begin at 0: those of both
                         // would look like one server that starts again and again.
                         drop(self.metrics_interval);
+                        if is_replaced {
+                            self.control.http3.hand_over(descriptors.into_iter().next());
+                        }
                         return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;

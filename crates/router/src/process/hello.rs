@@ -42,6 +42,8 @@ pub(super) struct Hello {
     pub(super) dashboard: String,
     /// Secret of HTTP/3.
     pub(super) http3_secret: Secret,
+    /// The socket to the former router.
+    pub(super) former: Option<OwnedFd>,
     /// The sockets of the telemetry process.
     pub(super) spans: Option<OwnedFd>,
     pub(super) metrics: Option<OwnedFd>,
@@ -70,6 +72,7 @@ impl Hello {
                 holds_renewals,
                 dashboard,
                 http3_secret,
+                has_former,
             },
             Some(log),
             document,
@@ -96,6 +99,7 @@ impl Hello {
             log,
             document: from_memory(document, u64::MAX)?,
             certificates: certificates::read(descriptors.next())?,
+            former: if has_former { descriptors.next() } else { None },
             spans: descriptors.next(),
             metrics: descriptors.next(),
             lost_spans: descriptors.next(),

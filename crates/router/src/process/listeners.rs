@@ -10,7 +10,6 @@ use howdah_config::Config;
 use howdah_wire::messages::ToSupervisor;
 
 use super::control_thread::ControlThread;
-use super::http3::listen_http3;
 use super::prepare::DEFAULT_BACKLOG;
 use super::threads::listen;
 use crate::http3;
@@ -33,7 +32,7 @@ impl ControlThread {
             let count = self.shared.threads.load(Relaxed).min(self.threads.len());
             let snapshot = self.shared.snapshot.load();
             if let Some(listener) = http3::listener_of(&snapshot, address) {
-                return listen_http3(&self.threads, listener, address, socket, &self.http3);
+                return self.http3.listen(&self.threads, listener, address, socket);
             }
             return listen(&self.threads[..count], &snapshot, address, socket);
         }

@@ -27,8 +27,8 @@ use howdah_wire::messages::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
 use super::control_thread::{ControlThread, sleep_until};
 use super::threads::send_and_wait;
 
-/// Interval between two checks whether workers are left.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two checks whether workers are left, or the former router.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for which idle connections wait for their last request after a hand-over.
 const IDLE_GRACE: Duration = Duration::from_secs(3);
@@ -89,13 +89,15 @@ impl ControlThread {
     ) -> io::Result<Mode> {
         let threads = self.threads.clone();
         let quit = move |finished| ThreadCommand::Quit { graceful, handed_over, finished };
-        let finished = async {
+        let former_ended = self.http3.former_ended();
+        let finished = async move {
             send_and_wait(&threads, quit).await;
             if graceful {
                 // Until the last thread had stopped accepting, it could hand connections over to
                 // threads that had finished already. Those connections are before this command in
                 // the queue.
                 send_and_wait(&threads, quit).await;
+                former_ended.await;
             }
         };
         tokio::pin!(finished);

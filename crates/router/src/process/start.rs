@@ -37,7 +37,7 @@ use super::closed_listeners::ClosedListeners;
 use super::control_thread::ControlThread;
 use super::event_loop::EventLoop;
 use super::hello::Hello;
-use super::http3::Http3Identity;
+use super::http3::Http3Process;
 use super::jobs::JobQuestions;
 use super::link::Link;
 use super::out::OutParts;
@@ -169,7 +169,7 @@ fn control_thread(
         stale_tls: Vec::new(),
         site_logs,
         closed: ClosedListeners::default(),
-        http3: Http3Identity::new(hello.http3_secret.expose())?,
+        http3: Http3Process::new(hello.http3_secret.expose(), hello.former)?,
         unread: BTreeMap::new(),
     };
     Ok((control, on_demand))

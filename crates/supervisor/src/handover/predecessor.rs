@@ -8,7 +8,7 @@ use std::rc::Rc;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process;
 use howdah_wire::messages::{
-    FromSuccessor, HANDOVER_PROTOCOL, MAX_MESSAGE, MailUsage, ToSuccessor, take_mail_usage,
+    FromSuccessor, HANDOVER_PROTOCOL, MAX_MESSAGE, MailUsage, Secret, ToSuccessor, take_mail_usage,
 };
 
 use super::{SOCKET, VARIABLE, VERSION, check_protocol};
@@ -33,6 +33,8 @@ struct HandedOver {
     running: Vec<String>,
     with_php: Vec<String>,
     control_groups: Vec<String>,
+    http3_secret: Secret,
+    router_link: RefCell<Option<OwnedFd>>,
 }
 
 /// A message of the old server.
@@ -122,6 +124,16 @@ impl Predecessor {
         &self.0.control_groups
     }
 
+    /// Returns the secret of HTTP/3.
+    pub(crate) fn http3_secret(&self) -> &Secret {
+        &self.0.http3_secret
+    }
+
+    /// Takes the end for this server's router of its socket to the former one.
+    pub(crate) fn take_router_link(&self) -> Option<OwnedFd> {
+        self.0.router_link.take()
+    }
+
     /// Returns the certificate bundles, encoded.
     pub(crate) fn bundles(&self) -> &[u8] {
         &self.0.bundles
@@ -209,7 +221,15 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                 }));
             }
             Ok(ToSuccessor::Refused { since, reason }) => refused = Some((since, reason)),
-            Ok(ToSuccessor::Server { pid, origin, control, running, with_php, control_groups }) => {
+            Ok(ToSuccessor::Server {
+                pid,
+                origin,
+                control,
+                running,
+                with_php,
+                control_groups,
+                http3_secret,
+            }) => {
                 let read = |descriptor: Option<OwnedFd>| {
                     read_memory_file(descriptor.into_iter().collect(), u64::MAX)
                         .map_err(|error: io::Error| format!("{MALFORMED}: {error}"))
@@ -229,6 +249,8 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                     running,
                     with_php,
                     control_groups,
+                    http3_secret,
+                    router_link: RefCell::new(descriptors.next()),
                 });
             }
             _ => return Err(MALFORMED.to_owned()),
@@ -258,6 +280,7 @@ mod tests {
             running: vec!["blog".to_owned()],
             with_php: Vec::new(),
             control_groups: Vec::new(),
+            http3_secret: "00".repeat(32),
         }
     }
 
@@ -271,7 +294,7 @@ mod tests {
             owner: if index == 0 { Owner::ServiceManager } else { Owner::Server },
         };
         // More than one packet can carry.
-        state((0..200).map(open).collect()).send(&ours).unwrap();
+        state((0..200).map(open).collect()).send(&ours, any.as_fd()).unwrap();
         drop(ours);
         let handed = receive(&theirs).unwrap();
         assert_eq!((handed.document, handed.bundles), (b"{}".to_vec(), b"bundles".to_vec()));
@@ -279,6 +302,8 @@ mod tests {
             (handed.running, handed.origin.as_str()),
             (vec!["blog".to_owned()], "site.json")
         );
+        assert_eq!(handed.http3_secret.expose().len(), 64);
+        assert!(handed.router_link.into_inner().is_some());
         let (since, reason) = handed.refused.unwrap();
         assert!(since == 7 && reason.starts_with("éé") && reason.len() <= 4096, "{since} {reason}");
         let sockets = handed.listeners.into_inner();
@@ -290,7 +315,7 @@ mod tests {
     #[test]
     fn what_mail_was_counted_comes_with_the_word_to_take_over() {
         let (ours, theirs) = packet::pair().unwrap();
-        state(Vec::new()).send(&ours).unwrap();
+        state(Vec::new()).send(&ours, theirs.as_fd()).unwrap();
         let handed = receive(&theirs).unwrap();
         handed.socket.replace(Some(Rc::new(theirs)));
         let predecessor = Predecessor(Rc::new(handed));
@@ -334,6 +359,7 @@ mod tests {
             running: Vec::new(),
             with_php: Vec::new(),
             control_groups: Vec::new(),
+            http3_secret: Secret::new(String::new()),
         };
         let server = server.encode();
         assert!(refused(&[]).contains("has not handed over"));

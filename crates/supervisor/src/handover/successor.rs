@@ -8,12 +8,13 @@ use howdah_launch::open_files;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::{process, signals};
 use howdah_wire::messages::{
-    FromSuccessor, HANDOVER_PROTOCOL, MAX_DESCRIPTORS, MAX_MESSAGE, ToSuccessor,
+    FromSuccessor, HANDOVER_PROTOCOL, MAX_DESCRIPTORS, MAX_MESSAGE, Secret, ToSuccessor,
 };
 
 use super::{Invocation, SOCKET, VARIABLE, VERSION, check_protocol};
 use crate::memory::memory_file;
 use crate::passed_socket::Owner;
+use crate::router_link;
 use crate::sockets::OpenSocket;
 
 /// Maximum time from the start of the new server until it serves: an application may take a minute
@@ -35,6 +36,8 @@ pub(crate) struct Successor {
     /// Time at which the upgrade has failed; `None` once the new server has taken over.
     deadline: Option<Instant>,
     limit: Duration,
+    /// The end for this server's router of its socket to the new one.
+    router_link: Option<OwnedFd>,
 }
 
 /// Everything that the new server gets.
@@ -50,6 +53,8 @@ pub(crate) struct State<'a> {
     pub(crate) running: Vec<String>,
     pub(crate) with_php: Vec<String>,
     pub(crate) control_groups: Vec<String>,
+    /// The secret of HTTP/3 in hexadecimal.
+    pub(crate) http3_secret: String,
 }
 
 /// An answer of the new server.
@@ -80,12 +85,15 @@ impl Successor {
         let program = invocation.trusted()?;
         let failed = |error: io::Error| format!("cannot start the program: {error}");
         let (ours, theirs) = packet::pair().map_err(|error| failed(error.into()))?;
-        state.send(&ours).map_err(failed)?;
+        let (new, former) = router_link::pair().map_err(failed)?;
+        state.send(&ours, new.as_fd()).map_err(failed)?;
+        drop(new);
         match process::fork().map_err(failed)? {
             process::Forked::Parent(pid) => {
                 let (limit, version) = (START_TIMEOUT, None);
                 let deadline = Some(Instant::now() + limit);
-                Ok(Successor { pid, socket: ours, version, deadline, limit })
+                let router_link = Some(former);
+                Ok(Successor { pid, socket: ours, version, deadline, limit, router_link })
             }
             process::Forked::Child => {
                 signals::reset();
@@ -197,6 +205,11 @@ impl Successor {
         self.deadline = None;
     }
 
+    /// Takes the end for this server's router of its socket to the new one.
+    pub(crate) fn take_router_link(&mut self) -> Option<OwnedFd> {
+        self.router_link.take()
+    }
+
     /// Ends the new server. Its processes end with it.
     pub(crate) fn kill(&self) {
         let _ = signals::send(self.pid, signals::SIGKILL);
@@ -210,8 +223,9 @@ fn shortened(mut reason: String) -> String {
 }
 
 impl State<'_> {
-    /// Sends everything; it waits in the socket.
-    pub(super) fn send(&self, socket: &OwnedFd) -> io::Result<()> {
+    /// Sends everything, with the end for the new router of its socket to the current one; it waits in
+    /// the socket.
+    pub(super) fn send(&self, socket: &OwnedFd, router_link: BorrowedFd<'_>) -> io::Result<()> {
         let send = |message: &ToSuccessor, descriptors: &[BorrowedFd<'_>]| {
             packet::send(socket, &message.encode(), descriptors).map_err(io::Error::from)
         };
@@ -236,8 +250,9 @@ impl State<'_> {
             running: self.running.clone(),
             with_php: self.with_php.clone(),
             control_groups: self.control_groups.clone(),
+            http3_secret: Secret::new(self.http3_secret.clone()),
         };
-        send(&server, &[document.as_fd(), bundles.as_fd()])
+        send(&server, &[document.as_fd(), bundles.as_fd(), router_link])
     }
 }
 
@@ -251,7 +266,8 @@ mod tests {
         let (limit, version) = (START_TIMEOUT, None);
         let deadline = Some(Instant::now() + limit);
         // No process has this id, so signals to it have no effect.
-        (Successor { pid: u32::MAX >> 1, socket, version, deadline, limit }, theirs)
+        let (pid, router_link) = (u32::MAX >> 1, None);
+        (Successor { pid, socket, version, deadline, limit, router_link }, theirs)
     }
 
     fn say(socket: &OwnedFd, message: &FromSuccessor) {

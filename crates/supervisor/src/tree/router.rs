@@ -67,6 +67,7 @@ impl Tree {
             certificates: &self.certificates,
             telemetry: self.telemetry.of_routers(),
             http3_secret: self.http3_secret.expose(),
+            former_router: self.former_router.as_ref().map(AsFd::as_fd),
             dashboard: self.dashboard.name(),
             log: &self.log,
         }

@@ -10,7 +10,7 @@
 //! If the next router ends before it serves, the current one continues. A former router can only
 //! keep its own applications going.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
@@ -19,7 +19,8 @@ use howdah_sys::signals;
 use howdah_wire::messages::{Exit, FromSupervisor, ToControl, ToSupervisor};
 
 use super::state::Tree;
-use crate::router::{self, Limits, Router, Stage};
+use crate::router::{self, Limits, Resources, Router, Stage};
+use crate::router_link;
 
 /// Maximum time until the next router serves.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -55,6 +56,8 @@ pub(super) struct Other {
     pub(super) role: Role,
     /// Time at which it is killed.
     pub(super) deadline: Option<Instant>,
+    /// The socket between the next router and the current one: the ends of both.
+    link: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// The state of replacements of the router.
@@ -150,10 +153,15 @@ impl Tree {
         let stage = Stage { can_be_corrected: self.can_be_corrected, has_served: true };
         // The applications that run must run there, too, and no certificate is ordered twice.
         let limits = Limits { required: self.running_applications(), holds_renewals: true };
-        match router::start(&self.router_resources(), stage, limits, now) {
-            Ok(router) => {
-                let deadline = Some(now + START_TIMEOUT);
-                self.replacement.others.push(Other { router, role: Role::Next, deadline });
+        let started = router_link::pair().and_then(|link| {
+            let resources = self.router_resources();
+            let resources = Resources { former_router: Some(link.0.as_fd()), ..resources };
+            Ok((router::start(&resources, stage, limits, now)?, link))
+        });
+        match started {
+            Ok((router, link)) => {
+                let (role, deadline) = (Role::Next, Some(now + START_TIMEOUT));
+                self.replacement.others.push(Other { router, role, deadline, link: Some(link) });
             }
             Err(error) => {
                 let line =
@@ -187,18 +195,20 @@ impl Tree {
         if self.router.as_ref().is_some_and(|router| router.pid == pid) {
             return Some(act(self));
         }
-        let Other { router, role, deadline } = self.replacement.remove(pid)?;
+        let Other { router, role, deadline, link } = self.replacement.remove(pid)?;
         let aside = self.router.replace(router);
         let aside_pid = aside.as_ref().map(|router| router.pid);
         self.replacement.others.extend(aside.map(|router| Other {
             router,
             role: Role::SetAside,
             deadline: None,
+            link: None,
         }));
         let done = act(self);
         let aside = aside_pid.and_then(|pid| self.replacement.remove(pid));
         let router = std::mem::replace(&mut self.router, aside.map(|other| other.router));
-        self.replacement.others.extend(router.map(|router| Other { router, role, deadline }));
+        let other = router.map(|router| Other { router, role, deadline, link });
+        self.replacement.others.extend(other);
         Some(done)
     }
 
@@ -235,8 +245,10 @@ impl Tree {
 
     /// Makes the next router the current one.
     fn promote(&mut self, pid: u32) {
-        let Some(Other { router, .. }) = self.replacement.remove(pid) else { return };
+        let Some(Other { router, link, .. }) = self.replacement.remove(pid) else { return };
         let former = self.router.replace(router);
+        let (new_end, former_end) = link.unzip();
+        self.former_router = new_end;
         self.service_manager.router_serves(Instant::now());
         self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
         self.application_checks.begin_soon();
@@ -244,10 +256,11 @@ impl Tree {
         self.connect_control();
         if let Some(former) = former {
             let (pid, deadline) = (former.pid, self.drain_deadline(true));
-            let other = Other { router: former, role: Role::Former, deadline };
+            let other = Other { router: former, role: Role::Former, deadline, link: None };
             self.replacement.others.push(other);
             let quit = FromSupervisor::Quit { graceful: true, is_replaced: true };
-            self.as_router(pid, |tree| tree.send_to_router(&quit, &[]));
+            let link: Vec<_> = former_end.iter().map(AsFd::as_fd).collect();
+            self.as_router(pid, |tree| tree.send_to_router(&quit, &link));
             let line =
                 format_args!("router process {pid} finishes its requests; another one serves");
             self.log.write(Level::Notice, line);

@@ -1,6 +1,7 @@
 //! The state of the event loop.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +76,8 @@ pub(super) struct Tree {
     pub(super) certificates: Certificates,
     pub(super) sockets: Sockets,
     pub(super) http3_secret: Http3Secret,
+    /// The end for the current router of its socket to the former one.
+    pub(super) former_router: Option<OwnedFd>,
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
     pub(super) mail: MailState,
@@ -175,6 +178,7 @@ impl Tree {
         }
         Tree {
             http3_secret,
+            former_router: None,
             service_manager: ServiceManager::new(options.notifier.take(), options.watchdog),
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,

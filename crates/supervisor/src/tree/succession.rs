@@ -51,6 +51,8 @@ impl Tree {
         if let Some((since, reason)) = predecessor.refused() {
             self.document_state.source_read(reason, since);
         }
+        self.http3_secret.inherit(predecessor.http3_secret().expose());
+        self.former_router = predecessor.take_router_link();
         self.control_groups.share(true);
         self.upgrade.is_standby = true;
         self.usage.counts.stand_by();

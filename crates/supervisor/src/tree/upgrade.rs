@@ -234,6 +234,7 @@ impl Tree {
             running,
             with_php: with_php.map(|spec| spec.name.clone()).collect(),
             control_groups: self.control_groups.names(),
+            http3_secret: self.http3_secret.expose().to_owned(),
         };
         // Output of the program before it has opened the log; afterwards it has /dev/null again.
         let output = self.log.handle().ok().filter(|_| self.options.is_daemon);
@@ -291,6 +292,7 @@ impl Tree {
             return;
         };
         successor.settle();
+        let router_link = successor.take_router_link();
         self.usage.counts.handed_over();
         let (pid, version) = (successor.pid, successor.version().to_owned());
         self.log.write(
@@ -308,7 +310,9 @@ impl Tree {
         let deadline = self.drain_deadline(true);
         self.shutdown = Some(Shutdown { is_graceful: true, deadline, refusal: None });
         self.router_start = None;
-        self.send_to_router(&FromSupervisor::Quit { graceful: true, is_replaced: true }, &[]);
+        let quit = FromSupervisor::Quit { graceful: true, is_replaced: true };
+        let router_link: Vec<_> = router_link.iter().map(AsFd::as_fd).collect();
+        self.send_to_router(&quit, &router_link);
         for signal in std::mem::take(&mut self.upgrade.postponed) {
             let _ = signals::send(pid, signal);
         }

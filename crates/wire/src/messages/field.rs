@@ -1,5 +1,7 @@
 //! Binary encoding of the values in messages.
 
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
@@ -83,6 +85,37 @@ impl<A: Field, B: Field> Field for (A, B) {
     }
     fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok((A::take(from)?, B::take(from)?))
+    }
+}
+
+impl Field for IpAddr {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            IpAddr::V4(ip) => out.put_bytes(&ip.octets()),
+            IpAddr::V6(ip) => out.put_bytes(&ip.octets()),
+        }
+    }
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let bytes = from.bytes()?;
+        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).map_err(|_| Malformed)
+    }
+}
+
+impl Field for SocketAddr {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.ip().put(out);
+        out.put_u16(self.port());
+        if let SocketAddr::V6(address) = self {
+            out.put_u32(address.scope_id());
+        }
+    }
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let (ip, port) = (IpAddr::take(from)?, from.u16()?);
+        Ok(match ip {
+            IpAddr::V4(_) => SocketAddr::new(ip, port),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, from.u32()?).into(),
+        })
     }
 }
 

@@ -12,6 +12,7 @@
 //! messages may change with [`HANDOVER_PROTOCOL`].
 
 use super::field::Field;
+use super::secret::Secret;
 use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Version of the messages of an upgrade. A server and a successor with different versions refuse
@@ -36,8 +37,9 @@ messages! {
             sockets: Vec<(String, bool)>,
         }
         /// The state of the server; the last message before the successor starts. Descriptors: a
-        /// memfd with the document, and one with the certificate bundles
-        /// ([`put_bundles`](super::put_bundles)).
+        /// memfd with the document, one with the certificate bundles
+        /// ([`put_bundles`](super::put_bundles)), and the new router's end of its socket to the former
+        /// one ([`ToFormerRouter`](super::ToFormerRouter)).
         3 Server {
             /// Process id of the server.
             pid: u32,
@@ -51,6 +53,8 @@ messages! {
             with_php: Vec<String>,
             /// Directories of the control groups that the server has created.
             control_groups: Vec<String>,
+            /// Secret of HTTP/3 in hexadecimal; empty without one.
+            http3_secret: Secret,
         }
         /// The successor is the server from now on. Descriptors: a memfd with the recipients of the
         /// applications' mail ([`put_mail_usage`](super::put_mail_usage)), and one with the counts of

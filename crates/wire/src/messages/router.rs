@@ -228,8 +228,8 @@ messages! {
     /// From the supervisor to the router.
     FromSupervisor {
         /// The first message. Descriptors: the log, a memfd with the document, one with the
-        /// certificate bundles ([`put_bundles`](super::put_bundles)), and the socket that takes
-        /// [spans](crate::spans), if there is one.
+        /// certificate bundles ([`put_bundles`](super::put_bundles)), the socket to the former router
+        /// with `has_former`, and the socket that takes [spans](crate::spans), if there is one.
         1 Hello {
             /// Available versions of PHP and their programs.
             php: Vec<(String, String)>,
@@ -261,6 +261,9 @@ messages! {
             dashboard: String,
             /// Secret of HTTP/3 in hexadecimal; empty without one.
             http3_secret: Secret,
+            /// Another router finishes its requests, or is about to
+            /// ([`ToFormerRouter`](super::ToFormerRouter)).
+            has_former: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
@@ -372,7 +375,8 @@ messages! {
             /// Milliseconds.
             milliseconds: u64,
         }
-        /// Ends the router: immediately, or after the requests in progress.
+        /// Ends the router: immediately, or after the requests in progress. Descriptor with
+        /// `is_replaced`: the socket to the new router ([`ToFormerRouter`](super::ToFormerRouter)).
         10 Quit {
             /// Finish requests first.
             graceful: bool,

@@ -175,6 +175,15 @@ fn every_message_is_read_back_whole() {
         ToSuccessor::TakeOver {},
         ToSuccessor::Refused { since: 1, reason: text("no") },
     );
+    for remote in ["192.0.2.1:443", "[fe80::1%3]:65535"] {
+        assert_read_back!(ToFormerRouter: ToFormerRouter::Datagram {
+            socket: text("udp:*:443"),
+            remote: remote.parse().unwrap(),
+            local: Some([127, 0, 0, 1].into()),
+            ecn: Some(2),
+            data: vec![0x40; 1200],
+        });
+    }
     assert_read_back!(FromSuccessor:
         FromSuccessor::Ready {},
         FromSuccessor::Failed { message: text("no") },
