@@ -17,7 +17,7 @@ pub enum RequestLines {
 }
 
 /// The line of a request.
-const LINE: &str = "$method $request_uri ${request_time} s";
+const LINE: &str = "$method $request_uri ${request_time} s $script_filename";
 
 /// The lowest and the highest status with a colour, and its number (ECMA-48, SGR): green, cyan, yellow
 /// and red.

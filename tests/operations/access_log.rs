@@ -59,12 +59,14 @@ fn a_line_says_who_answered_and_for_how_long() {
     let dead = harness::free_address();
     let format = json!({
         "uri": "$uri", "application": "$application", "php": "$php_time", "queue": "$queue_time",
+        "script": "$script_filename",
         "servers": "$upstream_addr", "statuses": "$upstream_status",
         "times": "$upstream_response_time", "requests": "$connection_requests",
         "received": "$request_length", "sent": "$bytes_sent", "port": "$server_port",
     });
     let site = Site::script("a.php", "usleep(30000); echo str_repeat('x', 1000);").file("b", "bb");
     let share = format!("{}$uri", site.root().display());
+    let path = site.root().join("a.php");
     let site = site.with(json!({
         "routes": [
             {"match": {"uri": "/echo"}, "action": {"pass": "upstreams/u"}},
@@ -92,12 +94,13 @@ fn a_line_says_who_answered_and_for_how_long() {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let script = line("/a.php");
     assert_eq!(script["application"], "site");
+    assert_eq!(text(&script["script"]), path.display().to_string());
     assert!(seconds(&script["php"]) >= 0.03 && seconds(&script["queue"]) >= 0.0, "{script}");
     assert!(seconds(&script["sent"]) > 1000.0 && seconds(&script["received"]) > 20.0, "{script}");
     assert_eq!(text(&script["servers"]), "-");
     let file = line("/b");
     assert_eq!((text(&file["application"]), text(&file["php"])), ("-".into(), "-".into()));
-    assert_eq!(text(&file["requests"]), "2");
+    assert_eq!((text(&file["requests"]), text(&file["script"])), ("2".into(), "-".into()));
     assert_eq!(text(&file["port"]), server.address.port().to_string());
     let proxied = line("/echo");
     assert_eq!(text(&proxied["servers"]), format!("{dead}, {}", backend.address));

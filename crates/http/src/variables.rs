@@ -123,7 +123,7 @@ impl<'a> VariableSource<'a> {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 seconds(now, out)
             }
-            Variable::PhpTime | Variable::QueueTime => {
+            Variable::PhpTime | Variable::QueueTime | Variable::ScriptFilename => {
                 self.request?.handling.fact_of_runner(variable, |value| fact(value, out))?
             }
             Variable::RemoteAddress => {

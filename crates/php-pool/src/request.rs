@@ -132,10 +132,10 @@ impl Subject for RequestContext {
 
 impl Facts for RequestContext {
     fn value(&self, variable: &Variable) -> Option<Fact<'_>> {
-        let times = self.times.get()?;
         let time = match variable {
-            Variable::QueueTime => times.waited,
-            Variable::PhpTime => times.ran,
+            Variable::QueueTime => self.times.get()?.waited,
+            Variable::PhpTime => self.times.get()?.ran,
+            Variable::ScriptFilename => return self.script.to_str().map(Fact::Text),
             _ => return None,
         };
         Some(Fact::Time(Duration::from_micros(time)))

@@ -350,7 +350,16 @@ fn is_argument(name: &str) -> bool {
 
 /// Returns true if Howdah has a variable of this name.
 fn is_built_in(name: &str) -> bool {
-    matches!(name, "dollar" | "application" | "method" | "php_time" | "queue_time" | "request_line")
+    const OWN: [&str; 7] = [
+        "dollar",
+        "application",
+        "method",
+        "php_time",
+        "queue_time",
+        "request_line",
+        "script_filename",
+    ];
+    OWN.contains(&name)
         || SAME.contains(&name)
         || ["header_", "response_header_", "cookie_", "arg_"]
             .iter()

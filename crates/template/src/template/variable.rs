@@ -43,6 +43,7 @@ const ROWS: &[Row] = &[
     number("request_time", Variable::RequestTime).of_response(),
     text("request_uri", Variable::RequestUri),
     text("scheme", Variable::Scheme),
+    text("script_filename", Variable::ScriptFilename).of_response(),
     text("server_addr", Variable::ServerAddress),
     number("server_port", Variable::ServerPort),
     text("server_protocol", Variable::ServerProtocol),
@@ -144,6 +145,8 @@ pub enum Variable {
     ResponseHeader(String),
     /// `$scheme`: `http` or `https`.
     Scheme,
+    /// `$script_filename`: path of the PHP script that got the request.
+    ScriptFilename,
     /// `$server_addr`: the address that the client connected to, without port.
     ServerAddress,
     /// `$server_port`: the port that the client connected to.

@@ -90,6 +90,7 @@ fn variable(argument: &str, code: &str) -> Option<String> {
         "s" => "status",
         "l" => "header_content_length",
         "d" => "php_time",
+        "f" => "script_filename",
         "n" => "application",
         "e" => return of_environment(argument),
         "o" => return field("response_header_", argument.trim()),
@@ -140,8 +141,8 @@ mod tests {
             "${remote_addr} - ${remote_user} ${time_local} \"${method} ${uri}\" ${status}";
         assert_eq!((found.as_str(), missing.len()), (expected, 0));
         let (found, missing) =
-            line("%% $x %r%Q%q %{mili}d %{kilo}M %{HTTP_USER_AGENT}e %{X-A}o %C%%");
-        let expected = "% ${dollar}x ${request_uri} ${php_time} - ${header_user_agent} \
+            line("%% $x %r%Q%q %f %{mili}d %{kilo}M %{HTTP_USER_AGENT}e %{X-A}o %C%%");
+        let expected = "% ${dollar}x ${request_uri} ${script_filename} ${php_time} - ${header_user_agent} \
                         ${response_header_x_a} -%";
         assert_eq!(found, expected);
         assert_eq!(missing, ["%{kilo}M", "%C"]);
