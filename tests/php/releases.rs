@@ -10,7 +10,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use harness::{Server, Site, eventually, open_to_all, processes, programs, requirements, users};
+use harness::tls::Authority;
+use harness::{
+    Server, Site, eventually, free_address, open_to_all, processes, programs, requirements, users,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -211,16 +214,29 @@ fn a_deployment_that_does_not_work_is_taken_back() {
     let status = command(5, &options).stdout(full).status().unwrap();
     assert!(status.success() && ask(&server, "worker") == 5, "{status}");
 
+    // Where root starts the command at a terminal, code of the release cannot type into that.
+    let terminal = "import os, pty, sys; \
+                    sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let is_apart = command(5, &["--before", "test -t 1 && ! sh -c ': </dev/tty'"]);
+    let status = Command::new("python3")
+        .args(["-c", terminal])
+        .arg(is_apart.get_program())
+        .args(is_apart.get_args())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+
     // The command is ended while it checks: the former release is back.
     release(&directory, 6);
     open_to_all(&directory.join("releases/6"), 0o777);
-    let wait = "touch checked; while ! test -e go_on; do sleep 0.05; done";
+    let wait = "touch checked; sleep 600";
     let mut child = command(6, &["--check", wait]).stderr(Stdio::piped()).spawn().unwrap();
     let at = |name: &str| directory.join("releases/6").join(name);
     eventually("the check runs", || at("checked").exists().then_some(()));
     assert_eq!(ask(&server, "worker"), 6);
+    // The command of the hook gets the signal, too.
     processes::signal(child.id(), Signal::TERM);
-    fs::write(at("go_on"), "").unwrap();
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
@@ -229,6 +245,16 @@ fn a_deployment_that_does_not_work_is_taken_back() {
         "{text}"
     );
     assert_eq!((ask(&server, "worker"), link()), (5, "releases/5".into()));
+
+    // One that does not want to end is killed by the second signal.
+    fs::remove_file(at("checked")).unwrap();
+    let stubborn = "trap 'touch asked' TERM; touch checked; while :; do sleep 0.05; done";
+    let mut child = command(6, &["--before", stubborn]).stderr(Stdio::piped()).spawn().unwrap();
+    for file in ["checked", "asked"] {
+        eventually("the hook goes on", || at(file).exists().then_some(()));
+        processes::signal(child.id(), Signal::TERM);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]
@@ -290,4 +316,48 @@ fn a_release_that_is_loaded_for_each_request_is_tried_before_visitors_see_it() {
     let (status, text) = deploy(2, "http://127.0.0.1:1/");
     assert!(status == Some(1) && text.contains("no listener with port 1"), "{text}");
     assert_eq!(ask(&server, "classic"), 3);
+}
+
+#[test]
+fn pages_over_https_need_a_certificate_of_an_authority_that_the_command_trusts() {
+    let (site, directory) = site(json!({}));
+    let (authority, other) = (Authority::new(), Authority::new());
+    let address = free_address();
+    let (chain, key) = authority.issue(&[&address.ip().to_string()]);
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let certificate = json!({"chain": file("chain.pem", &chain), "key": file("key.pem", &key)});
+    let site = site.with(json!({"listeners": {
+        address.to_string(): {"pass": "routes", "tls": {"certificate": certificate}},
+    }}));
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    let url = format!("https://{address}/classic");
+    let deploy = |number: u32, authorities: Option<&Path>| {
+        release(&directory, number);
+        let mut command = Command::new(programs::howdah());
+        command.args(["deploy", "classic", "--control", &control, "--url", &url]);
+        command.arg(directory.join(format!("releases/{number}")));
+        if let Some(file) = authorities {
+            command.arg("--cacert").arg(file);
+        }
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (status, text) = deploy(2, Some(&file("own.pem", &authority.pem())));
+    assert_eq!((status, ask(&server, "classic")), (Some(0), 2), "{text}");
+    assert!(text.contains(&format!("{url}: 200 from the new release")), "{text}");
+    assert!(text.contains(&format!("{url}: 200, ")), "{text}");
+    for untrusted in [None, Some(file("other.pem", &other.pem()))] {
+        let (status, text) = deploy(3, untrusted.as_deref());
+        assert_eq!((status, ask(&server, "classic")), (Some(1), 2), "{text}");
+        assert!(text.contains("is not issued by an authority in "), "{text}");
+    }
+    let (status, text) = deploy(3, Some(&directory.join("none.pem")));
+    assert_eq!((status, ask(&server, "classic")), (Some(1), 2), "{text}");
+    assert!(text.contains("none.pem"), "{text}");
 }

@@ -5,6 +5,7 @@
 //! the release, have the rights of that user, and links of that user lead root to nothing that is
 //! not that user's ([`link`]).
 
+mod hook;
 mod link;
 mod page;
 mod trial;
@@ -29,7 +30,7 @@ use link::Link;
 use trial::Trial;
 
 /// Signals that end a deployment, between two of its steps: copies of the server end with it, and a
-/// link that was replaced leads to the former release again.
+/// link that was replaced leads to the former release again. The command of a hook gets them.
 const END: [i32; 3] = [signals::SIGHUP, signals::SIGINT, signals::SIGTERM];
 
 /// Runs the command.
@@ -38,15 +39,13 @@ pub(super) fn run(args: &DeployArgs, machine: &dyn Machine) -> Result<(), Failur
     let urls = urls.map_err(Failure::Failed)?;
     let client = connect(&args.server)?;
     let deployment = Deployment::prepare(args, &client, machine).map_err(Failure::Failed)?;
-    if let Some(command) = &args.before {
-        let problem = |problem| Failure::Failed(format!("{problem}; nothing was changed"));
-        deployment.execute("--before", command).map_err(problem)?;
-    }
     let signals = signals::descriptor(&END)
         .map_err(|error| Failure::Failed(format!("signals cannot be blocked: {error}")))?;
-    deployment
-        .try_out(args, &urls, &signals)
-        .map_err(|problem| Failure::Failed(format!("{problem}; nothing was changed")))?;
+    let unchanged = |problem| Failure::Failed(format!("{problem}; nothing was changed"));
+    if let Some(command) = &args.before {
+        deployment.execute("--before", command, &signals).map_err(unchanged)?;
+    }
+    deployment.try_out(args, &urls, &signals).map_err(unchanged)?;
     let text = deployment.link.text(&deployment.release);
     deployment.link.lead_to(&text).map_err(Failure::Failed)?;
     let (link, release) = (shown(deployment.link.path()), shown(&deployment.release));
@@ -60,7 +59,7 @@ pub(super) fn run(args: &DeployArgs, machine: &dyn Machine) -> Result<(), Failur
                 "{problem}; the new release serves, {link} is not changed back"
             ))
         };
-        deployment.execute("--after", command).map_err(problem)?;
+        deployment.execute("--after", command, &signals).map_err(problem)?;
     }
     tell(&format!("{}: {release} serves\n", printable(&args.site)));
     Ok(())
@@ -160,7 +159,8 @@ impl Deployment {
         go_on(signals)?;
         for (url, text) in urls.iter().zip(&args.url) {
             let begun = Instant::now();
-            let status = page::status(url).map_err(|problem| format!("{text}: {problem}"))?;
+            let status = page::status(url, args.cacert.as_deref());
+            let status = status.map_err(|problem| format!("{text}: {problem}"))?;
             let took = begun.elapsed().as_millis();
             tell(&format!("{}: {status}, {took} ms\n", printable(text)));
             if status >= 400 {
@@ -169,7 +169,7 @@ impl Deployment {
             go_on(signals)?;
         }
         if let Some(command) = &args.check {
-            self.execute("--check", command)?;
+            self.execute("--check", command, signals)?;
         }
         go_on(signals)
     }
@@ -201,18 +201,16 @@ impl Deployment {
     }
 
     /// Runs a command in the directory of the release, as the user of the site.
-    fn execute(&self, option: &str, command: &str) -> Result<(), String> {
+    fn execute(&self, option: &str, command: &str, signals: &OwnedFd) -> Result<(), String> {
         let mut shell = match &self.account {
             Some(account) => account.command("sh"),
             None => Command::new("sh"),
         };
         shell.args(["-c", command]).current_dir(&self.release);
         shell.env("HOWDAH_SITE", &self.site).env("HOWDAH_RELEASE", &self.release);
-        let ended = match &self.account {
-            Some(account) => account.run(&mut shell),
-            None => Account::wait(&mut shell),
-        };
-        ended.map_err(|problem| format!("{option} has failed: {problem}"))
+        let user = self.account.as_ref().and_then(|account| account.user.as_ref());
+        hook::run(&mut shell, user, signals)
+            .map_err(|problem| format!("{option} has failed: {problem}"))
     }
 }
 

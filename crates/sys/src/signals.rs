@@ -75,3 +75,11 @@ pub fn send(pid: u32, signal: i32) -> io::Result<()> {
     let signal = rustix::process::Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
     rustix::process::kill_process(pid, signal)
 }
+
+/// Sends a signal to all processes of the group that this process leads.
+pub fn send_to_group(leader: u32, signal: i32) -> io::Result<()> {
+    let leader = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
+    let leader = leader.ok_or(Errno::SRCH)?;
+    let signal = rustix::process::Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+    rustix::process::kill_process_group(leader, signal)
+}

@@ -38,6 +38,10 @@ pub struct DeployArgs {
     /// A page to ask for, to warm it up and to check its status; repeat it for several
     #[arg(long, value_name = "URL")]
     pub url: Vec<String>,
+    /// File with the authorities (PEM) that certificates of https may be from, as of `curl`, such as
+    /// the one of `howdah serve --tls` [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
     /// Command before the link is replaced; if it fails, nothing is changed
     #[arg(long, value_name = "COMMAND")]
     pub before: Option<String>,

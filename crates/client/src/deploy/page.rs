@@ -1,6 +1,7 @@
 //! A page of `--url`: its status, from the server that its URL leads to.
 
 use std::net::ToSocketAddrs;
+use std::path::Path;
 
 use howdah_config::UpstreamTls;
 use howdah_sys::regular_file;
@@ -13,18 +14,19 @@ use crate::visitor::{self, MAX_ANSWER, TIMEOUT, Url};
 /// Maximum length of the file of authorities, in bytes.
 const MAX_AUTHORITIES: u64 = 16 << 20;
 
-/// Asks for a page, and returns its status. Error: there is no whole answer.
-pub(super) fn status(url: &Url) -> Result<u16, String> {
+/// Asks for a page, and returns its status. `authorities` is the file with the authorities that
+/// certificates may be from (`None`: the system's). Error: there is no whole answer.
+pub(super) fn status(url: &Url, authorities: Option<&Path>) -> Result<u16, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let answer = async {
         let late = |_| format!("no whole answer within {} s", TIMEOUT.as_secs());
-        tokio::time::timeout(TIMEOUT, ask(url)).await.map_err(late)?
+        tokio::time::timeout(TIMEOUT, ask(url, authorities)).await.map_err(late)?
     };
     runtime.block_on(answer)
 }
 
-async fn ask(url: &Url) -> Result<u16, String> {
+async fn ask(url: &Url, authorities: Option<&Path>) -> Result<u16, String> {
     let text = |error: std::io::Error| error.to_string();
     // Of an IPv6 address, without the brackets.
     let name = url.name();
@@ -40,15 +42,18 @@ async fn ask(url: &Url) -> Result<u16, String> {
         if !url.is_https {
             return exchange(stream, url).await;
         }
-        let stream = tls_client()?.connect(stream, name, ClientProtocol::Http1).await?;
+        let client = tls_client(authorities)?;
+        let stream = client.connect(stream, name, ClientProtocol::Http1).await?;
         return exchange(stream, url).await;
     }
     Err(problem)
 }
 
-/// Returns a client that trusts the authorities of the system.
-fn tls_client() -> Result<TlsClient, String> {
-    let (settings, mut files) = (UpstreamTls::default(), CertificateFiles::default());
+/// Returns a client that trusts the authorities of a file, or those of the system.
+fn tls_client(authorities: Option<&Path>) -> Result<TlsClient, String> {
+    let authorities = authorities.map(Path::to_owned);
+    let settings = UpstreamTls { authorities, ..UpstreamTls::default() };
+    let mut files = CertificateFiles::default();
     for source in howdah_tls::client_sources(&settings) {
         let Source::File(path) = &source else { continue };
         match regular_file::read(path, MAX_AUTHORITIES) {

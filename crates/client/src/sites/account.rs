@@ -1,13 +1,11 @@
 //! The user and the variables of a process that is run for a site.
 
 use std::ffi::OsStr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use howdah_sys::credentials::{self, Credentials};
-use howdah_sys::process::{self, Exit, Forked};
-use howdah_sys::{environment, signals};
+use howdah_sys::credentials::Credentials;
+use howdah_sys::environment;
 use serde_json::Value;
 
 use super::Machine;
@@ -52,36 +50,6 @@ impl Account {
         let kept = KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(kept).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
-    }
-
-    /// Runs a command as the user of the account, to its end. Error: it cannot be run, or has
-    /// failed.
-    pub(crate) fn run(&self, command: &mut Command) -> Result<(), String> {
-        let run = || Account::wait(command).err().unwrap_or_default();
-        match credentials::run_as(self.user.as_ref(), run) {
-            Ok(problem) if problem.is_empty() => Ok(()),
-            Ok(problem) => Err(problem),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Runs a command to its end. Signals that this process has blocked or ignores end it as usual.
-    /// Error: it cannot be run (exit status 127), or has failed.
-    pub(crate) fn wait(command: &mut Command) -> Result<(), String> {
-        let pid = match process::fork().map_err(|error| error.to_string())? {
-            Forked::Parent(pid) => pid,
-            Forked::Child => {
-                signals::reset();
-                let _ = command.exec();
-                process::exit_now(127);
-            }
-        };
-        match process::wait_for(pid) {
-            Some(Exit::Status(0)) => Ok(()),
-            Some(Exit::Status(status)) => Err(format!("exit status: {status}")),
-            Some(Exit::Signal(signal)) => Err(format!("it was ended by signal {signal}")),
-            None => Err("its end is not known".to_owned()),
-        }
     }
 }
 

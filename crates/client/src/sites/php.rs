@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt;
 
 use howdah_config::include::application_of_site;
 use howdah_jobs::php_command;
-use howdah_sys::credentials;
+use howdah_sys::sandbox::seccomp;
+use howdah_sys::{credentials, process};
 use serde_json::{Map, Value};
 
 use super::Machine;
@@ -60,10 +61,30 @@ pub(crate) fn run(args: &PhpArgs, machine: &dyn Machine) -> Result<(), Failure> 
                 user.name
             )));
         }
+        keep_from_typing().map_err(|error| {
+            Failure::Failed(format!(
+                "PHP cannot be kept from typing at the terminal of root: {error}; run it as its user: \
+                 sudo -u {} howdah php",
+                user.name
+            ))
+        })?;
         user.assume().map_err(|error| {
             Failure::Failed(format!("cannot become the user \"{}\": {error}", user.name))
         })?;
     }
     let error = command.exec();
     Err(Failure::Failed(format!("{}: {error}", program.display())))
+}
+
+/// Keeps what this process runs from putting characters into the input of its terminal, which a shell
+/// of root reads afterwards. Jobs of that shell need the terminal, so PHP does not leave its session.
+fn keep_from_typing() -> std::io::Result<()> {
+    match seccomp::deny_typing() {
+        // Root of a container may lack the right; what it starts gains no privileges then.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            process::no_new_privileges()?;
+            seccomp::deny_typing()
+        }
+        denied => denied,
+    }
 }

@@ -119,51 +119,121 @@ pub fn deny_limits_of_others() -> io::Result<()> {
     install(&limits_of_others())
 }
 
-/// Returns the filter of [`deny_limits_of_others`]. It covers the other architectures whose
-/// programs the kernel runs (32 bits on x86), if their numbers are known.
-fn limits_of_others() -> Vec<sock_filter> {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    // Offsets in `struct seccomp_data`; the lower half of an argument comes first on these
-    // architectures.
+/// Prevents the calling thread, and all that it starts, from putting characters into the input of a
+/// terminal, where a shell of another user would read them. Takes the right to change the system
+/// (`CAP_SYS_ADMIN`), or `no_new_privs`.
+pub fn deny_typing() -> io::Result<()> {
+    install(&typing())
+}
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+const DENIED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+/// The bit of the numbers of x32, a third way to call a kernel of x86_64, which few kernels allow.
+const X32: u32 = 0x4000_0000;
+
+/// Offset of the lower half of an argument in `struct seccomp_data`, on the architectures of
+/// [`ARCHITECTURES`].
+const fn argument(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+const fn step(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+/// Returns a filter of the call that has one of these numbers by architecture; `check` is run for it,
+/// and other calls are allowed.
+fn filter_of(number: impl Fn(&Architecture) -> u32, check: &[sock_filter]) -> Vec<sock_filter> {
     const NUMBER: u32 = 0;
     const ARCHITECTURE: u32 = 4;
-    const PID: u32 = 16;
-    const NEW_LIMIT: u32 = 32;
-    let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    let mut program = vec![step(LOAD, 0, 0, ARCHITECTURE)];
+    let mut program = vec![
+        step(LOAD, 0, 0, NUMBER),
+        step(AT_LEAST, 0, 1, X32),
+        step(RETURN, 0, 0, DENIED),
+        step(LOAD, 0, 0, ARCHITECTURE),
+    ];
     // For each architecture: if it is another one, go to the next; if it is another call, allow it.
-    for (index, (architecture, number)) in PRLIMIT.iter().enumerate() {
-        let others = (PRLIMIT.len() - 1 - index) as u8;
-        program.push(step(EQUAL, 0, 2, *architecture));
+    for (index, architecture) in ARCHITECTURES.iter().enumerate() {
+        let others = (ARCHITECTURES.len() - 1 - index) as u8;
+        program.push(step(EQUAL, 0, 2, architecture.audit));
         program.push(step(LOAD, 0, 0, NUMBER));
         // Jumps to the check of the arguments for this call, otherwise to the end.
-        program.push(step(EQUAL, 3 * others + 1, 3 * others, *number));
+        program.push(step(EQUAL, 3 * others + 1, 3 * others, number(architecture)));
     }
-    program.extend([
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        step(LOAD, 0, 0, PID),
-        step(EQUAL, 4, 0, 0),
-        step(LOAD, 0, 0, NEW_LIMIT),
-        step(EQUAL, 0, 3, 0),
-        step(LOAD, 0, 0, NEW_LIMIT + 4),
-        step(EQUAL, 0, 1, 0),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        step(RETURN, 0, 0, denied),
-    ]);
+    program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    program.extend_from_slice(check);
     program
 }
 
-/// Numbers of `prlimit64` by architecture (`AUDIT_ARCH_*`): this one, and the others that run on
-/// it.
+/// Returns the filter of [`deny_limits_of_others`].
+fn limits_of_others() -> Vec<sock_filter> {
+    let (pid, new_limit) = (argument(0), argument(2));
+    filter_of(
+        |architecture| architecture.prlimit64,
+        &[
+            step(LOAD, 0, 0, pid),
+            step(EQUAL, 4, 0, 0),
+            step(LOAD, 0, 0, new_limit),
+            step(EQUAL, 0, 3, 0),
+            step(LOAD, 0, 0, new_limit + 4),
+            step(EQUAL, 0, 1, 0),
+            step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+            step(RETURN, 0, 0, DENIED),
+        ],
+    )
+}
+
+/// Returns the filter of [`deny_typing`]. The kernel reads the lower half of a request alone.
+fn typing() -> Vec<sock_filter> {
+    filter_of(
+        |architecture| architecture.ioctl,
+        &[
+            step(LOAD, 0, 0, argument(1)),
+            step(EQUAL, 2, 0, libc::TIOCSTI as u32),
+            step(EQUAL, 1, 0, TIOCLINUX),
+            step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+            step(RETURN, 0, 0, DENIED),
+        ],
+    )
+}
+
+/// Requests to the console of Linux (ioctl_console(2)), of which one pastes text.
+const TIOCLINUX: u32 = 0x541c;
+
+/// Numbers of an architecture.
+struct Architecture {
+    /// `AUDIT_ARCH_*`.
+    audit: u32,
+    prlimit64: u32,
+    ioctl: u32,
+}
+
+/// This architecture, and the other one whose programs the kernel runs on it (32 bits).
 #[cfg(target_arch = "x86_64")]
-const PRLIMIT: &[(u32, u32)] = &[(0xc000_003e, libc::SYS_prlimit64 as u32), (0x4000_0003, 340)];
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        audit: 0xc000_003e,
+        prlimit64: libc::SYS_prlimit64 as u32,
+        ioctl: libc::SYS_ioctl as u32,
+    },
+    Architecture { audit: 0x4000_0003, prlimit64: 340, ioctl: 54 },
+];
 #[cfg(target_arch = "aarch64")]
-const PRLIMIT: &[(u32, u32)] = &[(0xc000_00b7, libc::SYS_prlimit64 as u32), (0x4000_0028, 369)];
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        audit: 0xc000_00b7,
+        prlimit64: libc::SYS_prlimit64 as u32,
+        ioctl: libc::SYS_ioctl as u32,
+    },
+    Architecture { audit: 0x4000_0028, prlimit64: 369, ioctl: 54 },
+];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const PRLIMIT: &[(u32, u32)] = &[];
+const ARCHITECTURES: &[Architecture] = &[];
 
 fn install(program: &[sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {

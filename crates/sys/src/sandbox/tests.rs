@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
@@ -318,6 +319,29 @@ fn limits_of_other_processes_stay_what_they_are() {
         let old = std::ptr::from_mut(&mut old) as usize;
         let asked = call(libc::SYS_prlimit64, [pid, libc::RLIMIT_CORE as usize, 0, old, 0, 0]);
         assert_eq!(asked, Ok(0), "they can be asked for");
+        assert!(Command::new("/bin/true").status().unwrap().success());
+    });
+    assert_eq!(ended, GOOD);
+}
+
+#[test]
+fn nothing_types_into_a_terminal() {
+    if !has_seccomp() {
+        return;
+    }
+    let ended = apart("nothing_types_into_a_terminal", "only", || {
+        let null = File::open("/dev/null").unwrap();
+        let (file, text) = (null.as_raw_fd() as usize, b"x".as_ptr() as usize);
+        let ask = |request: usize| call(libc::SYS_ioctl, [file, request, text, 0, 0, 0]);
+        let typing = libc::TIOCSTI as usize;
+        assert_eq!(ask(typing), Err(libc::ENOTTY));
+        process::no_new_privileges().unwrap();
+        seccomp::deny_typing().unwrap();
+        // The kernel takes a request by its lower half.
+        for request in [typing, typing | 1 << 32, 0x541c] {
+            assert_eq!(ask(request), Err(libc::EPERM), "{request:x}");
+        }
+        assert_eq!(ask(libc::FIONREAD as usize), Err(libc::ENOTTY));
         assert!(Command::new("/bin/true").status().unwrap().success());
     });
     assert_eq!(ended, GOOD);
