@@ -81,6 +81,20 @@ pub(crate) static KEYS: &[Key] = &[
     )
     .inherited(),
     Key::new(
+        "page_script",
+        Kind::Text,
+        "Path of a script that HTML pages get when a browser opens them, such as `\"/reload.js\"`",
+    )
+    .default("none")
+    .details(
+        "For development: [`howdah serve --watch`](../serve-a-site.md#for-development) reloads pages \
+         with it. A page is a response of type `text/html` to a request with `Sec-Fetch-Dest: \
+         document`, which browsers send to this machine and over TLS. One that is encoded, a part, or \
+         an attachment stays as it is. The element is behind the page, with the nonce of its \
+         `Content-Security-Policy` if that has one; a page that got it has no validators",
+    )
+    .inherited(),
+    Key::new(
         "max_body_size",
         Kind::Bytes(0),
         "Maximum size of a request body in bytes; larger bodies get 413",
@@ -178,6 +192,8 @@ pub struct ActionOptions {
     pub caching: BrowserCaching,
     /// `charset` that text types get, if they have none; empty for none.
     pub charset: Option<String>,
+    /// Path of a script that HTML pages get.
+    pub page_script: Option<String>,
     /// Maximum size of a request body; if `None`, that of the settings.
     pub max_body_size: Option<BodyLimit>,
     /// Bytes a second that each response is sent with.
@@ -228,6 +244,7 @@ impl ActionOptions {
             cache: object.read("cache", CacheOption::read)?,
             caching: BrowserCaching::read(object)?,
             charset: object.read("charset", read_charset)?,
+            page_script: object.read("page_script", read_page_script)?,
             max_body_size: object.read("max_body_size", BodyLimit::read)?,
             rate: object.read("rate", LimitBandwidth::read)?,
             intercept_errors: object.boolean("intercept_errors")?,
@@ -250,6 +267,19 @@ fn read_charset(node: &Node<'_>) -> Result<String, Error> {
         name if is_token(name) => Ok(name.to_owned()),
         _ => Err(node.invalid("must be the name of an encoding such as \"utf-8\", or \"off\"")),
     }
+}
+
+/// Reads the path of a script, which becomes an attribute of HTML.
+fn read_page_script(node: &Node<'_>) -> Result<String, Error> {
+    let path = node.text()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    // Behind two slashes, a browser expects the name of a host.
+    if path.starts_with('/') && !path.starts_with("//") && path.bytes().all(is_plain) {
+        return Ok(path.to_owned());
+    }
+    Err(node.invalid(
+        "must be a path that starts with \"/\" and has only letters, digits and \"/-._~\"",
+    ))
 }
 
 /// Settings of PHP for the requests of an action.

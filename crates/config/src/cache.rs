@@ -4,7 +4,7 @@
 //! replace or, for lists of conditions, extend. RFC 9111 holds where no key says otherwise.
 
 mod keys;
-mod presets;
+pub(crate) mod presets;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! Numbers with units, as other servers write them, for messages.
+//! Numbers with units, as other servers and the command line have them.
 
 /// Returns the number of bytes in a text such as `64M` or `64 MiB`; `None` for other texts.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
+pub fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text)?;
     let factor = match unit.as_str() {
         "" | "b" => 1,

@@ -8,6 +8,7 @@ pub mod cors;
 pub mod header_changes;
 pub mod kernel_copy;
 pub mod own_tags;
+pub mod page_script;
 pub mod security_headers;
 
 use howdah_http::message::Response;

@@ -44,7 +44,7 @@ use self::respond::{limit_body, produce, settle};
 use crate::context::Context;
 use crate::filters::{
     alternative, bandwidth, browser_caching, charset, cors, header_changes, kernel_copy, own_tags,
-    security_headers,
+    page_script, security_headers,
 };
 use crate::refusals;
 use crate::thread::{Progress, RouterThread};
@@ -134,6 +134,7 @@ impl Handler for RequestHandler {
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);
+        page_script::apply(effects.page_script, request, &mut response);
         if let (true, Some(compression)) = (effects.compress, &snapshot.compression) {
             own_tags::answer(request, &mut response);
             compress::apply(compression, request, &mut response);

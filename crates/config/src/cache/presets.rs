@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Names of the presets.
-pub(super) const NAMES: [&str; 5] = ["drupal", "laravel", "mediawiki", "symfony", "wordpress"];
+pub const NAMES: [&str; 5] = ["drupal", "laravel", "mediawiki", "symfony", "wordpress"];
 
 /// Returns the settings of a preset.
 pub(super) fn document(name: &str) -> Option<Value> {

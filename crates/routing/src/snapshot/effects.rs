@@ -30,6 +30,8 @@ pub struct Effects<'s> {
     pub caching: Caching<'s>,
     /// From the last action that sets it.
     pub charset: Option<&'s str>,
+    /// From the last action that sets it.
+    pub page_script: Option<&'s str>,
     /// True if an action lets another action check requests.
     pub is_authorized: bool,
     /// From the last action that has mirrors.
@@ -87,6 +89,7 @@ impl Default for Effects<'_> {
             buffering: Buffering::default(),
             caching: Caching::default(),
             charset: None,
+            page_script: None,
             is_authorized: false,
             mirror: &[],
             cache: None,
@@ -123,6 +126,7 @@ impl<'s> Effects<'s> {
             cache,
             caching,
             charset,
+            page_script,
             max_body_size,
             servers,
             access_log: _,
@@ -141,6 +145,7 @@ impl<'s> Effects<'s> {
         self.buffering = buffering.or(self.buffering);
         self.caching = self.caching.or(caching);
         self.charset = charset.as_deref().or(self.charset);
+        self.page_script = page_script.as_deref().or(self.page_script);
         self.is_authorized |= action.auth_request.is_some();
         if !action.mirror.is_empty() {
             self.mirror = &action.mirror;
