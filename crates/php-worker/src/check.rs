@@ -14,7 +14,7 @@ use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
 use crate::loading::load;
 use crate::supervisor::Supervisor;
-use crate::{resident, start_files, watch};
+use crate::{resident, start_files};
 
 /// Settings of PHP that `howdah check` compares with the document.
 const COMPARED_SETTINGS: [&str; 9] = [
@@ -100,7 +100,7 @@ fn check_worker_script(supervisor: &Supervisor, worker: &WorkerScript) -> Result
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
     }
     for path in &worker.watch {
-        let path = watch::normal(Path::new(path));
+        let path = howdah_code_watch::normal(Path::new(path));
         fs::metadata(&path).map_err(|error| {
             let path = path.display();
             Problem::at("worker/watch", format_args!("{path} cannot be watched: {error}"))

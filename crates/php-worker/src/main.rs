@@ -80,7 +80,6 @@ mod trace;
 mod trusted_start;
 mod uploads;
 mod usage;
-mod watch;
 mod web_server;
 mod worker;
 mod zygote;

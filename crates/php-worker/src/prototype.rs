@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use howdah_code_watch::{Filter, Watch};
 use howdah_launch::known_start::check_roots;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process::{self, Forked};
@@ -40,7 +41,6 @@ use crate::loading::{during_loading, load, use_sendmail};
 use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
-use crate::watch::{self, Watch};
 use crate::{mail, start_variables, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
@@ -141,13 +141,14 @@ fn watch(spec: &ApplicationSpec) -> Option<Watch> {
     let roots = spec.roots.iter().map(|(_, root)| root);
     let scripts = spec.worker.iter().map(|worker| &worker.script);
     let leading = roots.chain(scripts).filter(|_| spec.releases);
-    let links: Vec<_> = leading.flat_map(|path| watch::links(Path::new(path))).collect();
+    let links: Vec<_> =
+        leading.flat_map(|path| howdah_code_watch::links(Path::new(path))).collect();
     if paths.is_empty() && links.is_empty() {
         return None;
     }
     let key = if paths.is_empty() { "releases" } else { "worker/watch" };
     let problem = |problem| eprintln!("application \"{}\": {key}: {problem}", spec.name);
-    Watch::new(paths, &links).map_err(problem).ok()
+    Watch::new(paths, &links, Filter::default()).map_err(problem).ok()
 }
 
 /// Pins the roots and the worker script of an application.

@@ -1,7 +1,9 @@
-//! Files whose changes restart a resident application, for development.
+//! Files of a project whose changes restart a resident application, or reload its pages in browsers,
+//! for development.
 //!
-//! The prototype watches them, as the application's user. Directories are watched with all
-//! directories below them that are there and that are created later.
+//! Directories are watched with all directories below them that are there and that are created
+//! later. The process must have the rights of the application's user, who can put links anywhere.
+#![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -33,6 +35,28 @@ pub struct Watch {
     changed: Option<(PathBuf, Instant)>,
     /// The paths to watch, to begin again when a directory is replaced.
     paths: Vec<PathBuf>,
+    filter: Filter,
+}
+
+/// The files in watched directories that count, beside those of editors, which never do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Filter {
+    /// Endings of names, in lower case and without the dot; empty for all files.
+    pub endings: &'static [&'static str],
+    /// Names of directories that are not watched.
+    pub skipped: &'static [&'static str],
+}
+
+impl Filter {
+    fn has_file(&self, name: &OsStr) -> bool {
+        let ending = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_meant = |known: &&str| ending.eq_ignore_ascii_case(known);
+        !is_temporary(name) && (self.endings.is_empty() || self.endings.iter().any(is_meant))
+    }
+
+    fn has_directory(&self, name: &OsStr) -> bool {
+        !is_temporary(name) && !self.skipped.iter().any(|skipped| name == *skipped)
+    }
 }
 
 struct Directory {
@@ -44,12 +68,13 @@ struct Directory {
 impl Watch {
     /// Watches files and directories, and symbolic links, of which only the links themselves count.
     /// Error: the path that cannot be watched, and why.
-    pub fn new(paths: &[String], links: &[PathBuf]) -> Result<Self, String> {
+    pub fn new(paths: &[String], links: &[PathBuf], filter: Filter) -> Result<Self, String> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(|error| format!("changes of files cannot be noticed: {error}"))?;
         // PHP's paths have no "..": the parent of "/a/b/.." would be "/a/b".
         let paths: Vec<_> = paths.iter().map(|path| normal(Path::new(path))).collect();
-        let mut watch = Watch { inotify, directories: HashMap::new(), changed: None, paths };
+        let directories = HashMap::new();
+        let mut watch = Watch { inotify, directories, changed: None, paths, filter };
         for path in watch.paths.clone() {
             let added = match fs::metadata(&path) {
                 // The name in the directory above leads to another directory after a deployment.
@@ -108,17 +133,18 @@ impl Watch {
             return;
         }
         let (Some(directory), Some(name)) = (self.directories.get(&number), name) else { return };
-        let is_meant = if directory.files.is_empty() {
-            !is_temporary(name)
-        } else {
-            directory.files.iter().any(|file| **file == *name)
+        let is_directory = events.contains(ReadFlags::ISDIR);
+        let is_meant = match directory.files.as_slice() {
+            [] if is_directory => self.filter.has_directory(name),
+            [] => self.filter.has_file(name),
+            files => files.iter().any(|file| **file == *name),
         };
         if !is_meant {
             return;
         }
         let path = directory.path.join(name);
         let is_watched = directory.files.is_empty() || self.paths.contains(&path);
-        if events.contains(ReadFlags::ISDIR) && is_watched {
+        if is_directory && is_watched {
             // The directory may have files already. One that is gone or cannot be read has none.
             let _ = self.add_tree(&path);
         }
@@ -129,7 +155,7 @@ impl Watch {
         self.add(directory, None)?;
         for entry in fs::read_dir(directory)?.flatten() {
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_directory && !is_temporary(&entry.file_name()) {
+            if is_directory && self.filter.has_directory(&entry.file_name()) {
                 match self.add_tree(&entry.path()) {
                     // Removed meanwhile, or not the user's: not watched.
                     Err(error) if is_of_one_directory(&error) => {}
@@ -244,7 +270,8 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("src/deep")).unwrap();
         fs::create_dir_all(at("src/.git")).unwrap();
-        let mut watch = Watch::new(&[at("src").display().to_string()], &[]).unwrap();
+        let mut watch =
+            Watch::new(&[at("src").display().to_string()], &[], Filter::default()).unwrap();
         let write = |name: &str| fs::write(at(name), "a").unwrap();
         assert_eq!(changed(&mut watch), None);
         for name in ["a.php", ".env.local", "deep/b.twig"] {
@@ -276,6 +303,30 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_leaves_out_what_an_application_writes() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("cache/deep")).unwrap();
+        let filter = Filter { endings: &["php"], skipped: &["cache"] };
+        let paths = [place.path().display().to_string()];
+        let mut watch = Watch::new(&paths, &[], filter).unwrap();
+        fs::create_dir_all(at("src/cache")).unwrap();
+        assert_eq!(changed(&mut watch).as_deref(), Some("src"));
+        for (name, counts) in [
+            ("a.php", true),
+            ("src/b.PHP", true),
+            ("a.sqlite", false),
+            ("php", false),
+            ("cache/a.php", false),
+            ("cache/deep/a.php", false),
+            ("src/cache/a.php", false),
+        ] {
+            fs::write(at(name), "").unwrap();
+            assert_eq!(changed(&mut watch).is_some(), counts, "{name}");
+        }
+    }
+
+    #[test]
     fn of_the_directory_of_a_file_only_that_file_counts() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -283,7 +334,7 @@ mod tests {
             fs::write(&path, "").unwrap();
             path.display().to_string()
         });
-        let mut watch = Watch::new(&paths, &[]).unwrap();
+        let mut watch = Watch::new(&paths, &[], Filter::default()).unwrap();
         fs::write(at("other"), "").unwrap();
         assert_eq!(changed(&mut watch), None);
         // Editors replace files.
@@ -310,7 +361,7 @@ mod tests {
         let found = links(&at("current/public"));
         assert_eq!(found, [at("current"), at("latest")]);
         assert!(links(&at("releases/1/public")).is_empty());
-        let mut watch = Watch::new(&[], &found).unwrap();
+        let mut watch = Watch::new(&[], &found, Filter::default()).unwrap();
         fs::write(at("releases/1/public/a.php"), "").unwrap();
         fs::write(at("other"), "").unwrap();
         assert_eq!(changed(&mut watch), None);
@@ -329,7 +380,8 @@ mod tests {
 
     #[test]
     fn a_path_that_does_not_exist_is_named() {
-        let error = Watch::new(&["/nonexistent/a".to_owned()], &[]).err().unwrap();
+        let error =
+            Watch::new(&["/nonexistent/a".to_owned()], &[], Filter::default()).err().unwrap();
         assert!(error.starts_with("/nonexistent/a: No such file"), "{error}");
     }
 }
