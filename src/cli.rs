@@ -1,11 +1,14 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use howdah_config::units;
 use howdah_sys::log::Level;
 
 use crate::import;
@@ -177,8 +180,12 @@ site. For sites with users, HTTPS and limits of their own: howdah site add --hel
 
 Environment, for containers; an option of the command line takes precedence:
   HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
-  HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
-  HOWDAH_WORKERS  as --workers; without effect with a configuration
+  HOWDAH_ROOT     as DIR; this and those below are without effect with a configuration
+  HOWDAH_LISTEN   as --listen, several separated by spaces
+  HOWDAH_WORKERS  as --workers
+  HOWDAH_CACHE    as --cache
+  HOWDAH_ENV      as --env, several separated by spaces
+  HOWDAH_PHP_INI_NAME  as -d NAME=VALUE, but scripts may change it; HOWDAH_PHP_INI_memory_limit
   HOWDAH_LOG_FORMAT  json: the log as lines of JSON
   HOWDAH_LOG_LEVEL   as --log-level")]
 pub struct Serve {
@@ -202,6 +209,10 @@ pub struct Serve {
     /// Number of PHP workers [default: chosen from processors and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub workers: Option<u32>,
+    /// Store responses of PHP in memory of this size, such as 64M, by the rules of the application if
+    /// it is known (WordPress, Laravel, Symfony, Drupal); 0: not
+    #[arg(long, value_name = "SIZE", conflicts_with = "config", value_parser = cache_size)]
+    pub cache: Option<u64>,
     /// Environment variable for PHP and the programs that it starts: NAME or PREFIX* as in the
     /// environment of this command (* for all), NAME=VALUE, or @FILE with one in each line; may be
     /// given several times. With --config: NAME=VALUE or @FILE, for variables that it names
@@ -224,9 +235,10 @@ pub struct Serve {
     /// Octane's, or Symfony's runtime
     #[arg(long, conflicts_with = "config")]
     pub worker: bool,
-    /// With --worker, start the application again when its code changes: src, app, config, templates
-    /// and the like in DIR
-    #[arg(long, requires = "worker")]
+    /// For development: reload pages in the browsers of this machine when files of DIR change; with
+    /// --worker, start the application again when its code does: src, app, config, templates and the
+    /// like in DIR
+    #[arg(long, conflicts_with = "config")]
     pub watch: bool,
     /// Do not read the .htaccess files of DIR [default: read as Apache does, if there are any]
     #[arg(long, conflicts_with = "config")]
@@ -263,9 +275,9 @@ pub struct Serve {
     /// Directory of another authority than Let's Encrypt (ACME)
     #[arg(long, value_name = "URL", requires = "domain")]
     pub acme: Option<String>,
-    /// For development: append the messages of mail() to this file, or send them to this server,
-    /// such as smtp://localhost:1025 [default: localhost:25]
-    #[arg(long, value_name = "FILE|URL", conflicts_with = "config")]
+    /// For development: show the messages of mail() on a page of this machine (page), append them to
+    /// this file, or send them to this server, such as smtp://localhost:1025 [default: localhost:25]
+    #[arg(long, value_name = "page|FILE|URL", conflicts_with = "config")]
     pub mail_to: Option<String>,
     #[command(flatten)]
     pub common: CommonOptions,
@@ -298,6 +310,12 @@ pub struct Serve {
     /// How requests are shown; not of the command line.
     #[arg(skip)]
     pub request_lines: RequestLines,
+    /// Directory of the page of messages; not of the command line.
+    #[arg(skip)]
+    pub mail_page: Option<PathBuf>,
+    /// Address of the process that tells browsers of changes; not of the command line.
+    #[arg(skip)]
+    pub reload_events: Option<SocketAddr>,
 }
 
 /// Reads a version of PHP: one to three numbers.
@@ -311,6 +329,15 @@ fn php_version(text: &str) -> Result<String, String> {
         Err("must be a version such as 8.2".to_owned())
     }
 }
+
+/// Reads the value of `--cache`: a size in bytes, with a unit.
+pub fn cache_size(text: &str) -> Result<u64, String> {
+    let size = units::bytes(text).filter(|size| *size == 0 || CACHE_SIZES.contains(size));
+    size.ok_or_else(|| format!("\"{text}\" is not a size from 1M to 1T such as 64M, or 0"))
+}
+
+/// Sizes of a cache in bytes: a smaller one would have no page.
+const CACHE_SIZES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
 /// Reads the value of `--log-level`.
 pub fn log_level(name: &str) -> Result<Level, String> {

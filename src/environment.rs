@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use howdah_sys::log::LEVEL_VARIABLE;
 use howdah_sys::log::json::FORMAT_VARIABLE;
 
-use crate::cli::{Serve, log_level};
+use crate::cli::{Serve, cache_size, log_level};
 
 /// Fills in options that the command line does not have. `variable` returns the value of a
 /// variable. The error names a variable with an invalid value.
@@ -35,6 +35,7 @@ pub fn apply(
         || !arguments.host.is_empty()
         || !arguments.listen.is_empty()
         || arguments.workers.is_some()
+        || arguments.cache.is_some()
         || arguments.tls
         || !arguments.domain.is_empty();
     if arguments.config.is_none() && !is_directory {
@@ -57,6 +58,12 @@ pub fn apply(
     {
         let addresses = text("HOWDAH_LISTEN", addresses)?;
         arguments.listen = addresses.split_whitespace().map(str::to_owned).collect();
+    }
+    if arguments.cache.is_none()
+        && let Some(size) = value("HOWDAH_CACHE")
+    {
+        let size = cache_size(&text("HOWDAH_CACHE", size)?);
+        arguments.cache = Some(size.map_err(|problem| format!("HOWDAH_CACHE: {problem}"))?);
     }
     if arguments.workers.is_none()
         && let Some(number) = value("HOWDAH_WORKERS")
@@ -84,10 +91,11 @@ mod tests {
         apply(&mut serve, |name| find(name).map(|(_, value)| value.into())).map(|()| serve)
     }
 
-    const ALL: [(&str, &str); 5] = [
+    const ALL: [(&str, &str); 6] = [
         ("HOWDAH_CONFIG", "/etc/site.json"),
         ("HOWDAH_LISTEN", "*:8080  [::1]:8081"),
         ("HOWDAH_WORKERS", "3"),
+        ("HOWDAH_CACHE", "64M"),
         ("HOWDAH_ENV", "APP_*  TZ"),
         ("HOWDAH_ROOT", "/srv/site"),
     ];
@@ -96,7 +104,7 @@ mod tests {
     fn variables_stand_for_options() {
         let serve = applied(Serve::default(), &ALL[1..]).unwrap();
         assert_eq!(serve.listen, ["*:8080", "[::1]:8081"]);
-        assert_eq!((serve.workers, serve.config), (Some(3), None));
+        assert_eq!((serve.workers, serve.cache, serve.config), (Some(3), Some(64 << 20), None));
         assert_eq!(
             (serve.env, serve.dir),
             (vec!["APP_*".into(), "TZ".into()], Some("/srv/site".into()))
@@ -138,6 +146,10 @@ mod tests {
             let error = applied(Serve::default(), &[("HOWDAH_WORKERS", workers)]).unwrap_err();
             assert!(error.contains("HOWDAH_WORKERS") && error.contains(workers), "{error}");
         }
+        for size in ["1", "many", "-1M", "2T"] {
+            let error = applied(Serve::default(), &[("HOWDAH_CACHE", size)]).unwrap_err();
+            assert!(error.starts_with(&format!("HOWDAH_CACHE: \"{size}\" is not ")), "{error}");
+        }
         let error = applied(Serve::default(), &[("HOWDAH_LOG_FORMAT", "xml")]).unwrap_err();
         assert!(error.contains("HOWDAH_LOG_FORMAT: \"xml\""), "{error}");
         let error = applied(Serve::default(), &[("HOWDAH_LOG_LEVEL", "loud")]).unwrap_err();
@@ -146,6 +158,7 @@ mod tests {
             (!name.starts_with("HOWDAH_LOG_")).then(|| OsString::from_vec(b"\xff".to_vec()))
         };
         let mut serve = Serve {
+            cache: Some(0),
             workers: Some(1),
             env: vec!["A".to_owned()],
             dir: Some("/srv".into()),

@@ -6,6 +6,7 @@
 //! 3. The supervisor runs until the server ends.
 
 mod browser;
+mod cache;
 mod control_access;
 mod daemon;
 mod free_port;
@@ -13,10 +14,12 @@ pub mod grants;
 mod https;
 mod last_good;
 mod local_tls;
+mod mail_page;
 mod mail_to;
 mod named_sites;
 mod php_options;
 mod plan;
+mod reload;
 mod site_access;
 mod unitd;
 mod variables;
@@ -43,7 +46,9 @@ use crate::{environment, server_user};
 use browser::Browser;
 use last_good::Chosen;
 use local_tls::LocalCertificate;
+use mail_page::MailPage;
 use plan::StartupPlan;
+use reload::{Reload, Watched};
 use variables::Variables;
 
 /// The reason why the server could not serve.
@@ -122,6 +127,21 @@ fn serve(
             arguments.listen = vec![address];
             moved = Some(line);
         }
+    }
+    let mut mail_page = None;
+    if arguments.mail_to.as_deref() == Some(mail_page::OPTION) && !arguments.print_config {
+        let former = predecessor.as_ref().map(|former| MailPage::of_document(former.document()));
+        let page = match former.transpose()?.flatten() {
+            Some(page) => page,
+            None => MailPage::new(server_user::find(&arguments.common)?.as_ref())?,
+        };
+        arguments.mail_page = Some(page.directory().to_owned());
+        mail_page = Some(page);
+    }
+    let mut reload = None;
+    if arguments.watch && !arguments.print_config && predecessor.is_none() {
+        let (bound, address) = Reload::bind()?;
+        (reload, arguments.reload_events) = (Some(bound), Some(address));
     }
     if arguments.print_config {
         let plan = StartupPlan::new(&arguments, None)?;
@@ -226,7 +246,10 @@ fn serve(
         unit_defaults: arguments.unit,
         dashboard_token,
         control_token,
-        mail_file: mail_to::file(arguments.mail_to.as_deref())?,
+        mail_file: match &mail_page {
+            Some(page) => Some(page.file()?),
+            None => mail_to::file(arguments.mail_to.as_deref())?,
+        },
         sandbox: !arguments.no_sandbox,
         // A directory is one site, and is served from a terminal.
         strict: arguments.strict || plan.directories.len() == 1,
@@ -273,6 +296,20 @@ fn serve(
             }
         }));
     }
+    let start = |reload: Reload| {
+        let controls = options.control.iter().chain(&options.default_controls).cloned();
+        let (controls, server): (Vec<_>, _) = (controls.collect(), std::process::id());
+        let restarting = { plan.directories.iter() }.filter(|_| arguments.worker);
+        let directories: Result<_, _> = plan.directories.iter().map(std::path::absolute).collect();
+        let watched = Watched {
+            directories: directories.map_err(|error| error.to_string())?,
+            restarting: restarting.flat_map(|directory| watch::paths(directory)).collect(),
+            instance: Box::new(move || howdah_client::worker_instance(&controls, server, "site")),
+        };
+        reload.start(options.user.as_ref(), watched)
+    };
+    // It is held until the server has ended.
+    let _reload = reload.map(start).transpose()?;
     // Its process lives as long as the server; the typed document is several times its text.
     drop(config);
     match supervisor::run(options).map_err(temporary)? {

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use howdah_sys::plain::Plain;
 use serde_json::{Value, json};
 
+use super::mail_page;
+
 /// Adds the mail server to a document, if the option names one.
 pub fn add(document: &mut Value, option: Option<&str>) -> Result<(), String> {
     let Some((is_tls, rest)) = option.and_then(url) else { return Ok(()) };
@@ -41,11 +43,12 @@ pub fn add(document: &mut Value, option: Option<&str>) -> Result<(), String> {
 }
 
 /// Returns the line that says where messages of scripts go.
-pub fn explain(option: Option<&str>) -> String {
+pub fn explain(document: &Value, option: Option<&str>) -> String {
     match option {
+        Some(mail_page::OPTION) => mail_page::explain(document),
         Some(place) if url(place).is_some() => format!("mail: to the server {}", Plain(place)),
         Some(file) => format!("mail: to the file {}", Plain(file)),
-        None => "mail: to the server localhost:25; --mail-to FILE keeps it in a file".to_owned(),
+        None => "mail: to the server localhost:25; --mail-to page shows it".to_owned(),
     }
 }
 

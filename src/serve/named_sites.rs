@@ -8,10 +8,11 @@ use howdah_config::include;
 use howdah_sys::environment;
 use serde_json::{Map, Value, json};
 
-use super::mail_to;
 use super::php_options;
 use super::plan::{StartupPlan, listen_addresses};
+use super::reload;
 use super::variables::Variables;
+use super::{cache, mail_page, mail_to};
 use crate::cli::Serve;
 use crate::config_file::Disk;
 
@@ -32,7 +33,10 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         explanation.extend(lines.iter().take(2).map(|line| format!("{host}: {line}")));
         let root = path::absolute(directory).map_err(|error| error.to_string())?;
         let root = root.to_str().ok_or_else(|| format!("{}: is not UTF-8", root.display()))?;
-        let site = json!({"hosts": host, "root": root, "htaccess": !arguments.no_htaccess});
+        let mut site = json!({"hosts": host, "root": root, "htaccess": !arguments.no_htaccess});
+        if let Some(cache) = cache::of(&found, arguments) {
+            site["cache"] = cache;
+        }
         named.insert(name_of(host, &named), site);
     }
     let mut defaults = json!({"listen": listen, "https": false});
@@ -54,8 +58,11 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
     Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
     php_options::add(&mut document, arguments)?;
     arguments.request_lines.add(&mut document);
+    reload::add(&mut document, arguments.reload_events);
+    mail_page::add(&mut document, arguments.mail_page.as_deref());
+    explanation.extend(reload::explain(arguments));
     if document.get("applications").is_some() {
-        explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
+        explanation.push(mail_to::explain(&document, arguments.mail_to.as_deref()));
     }
     Ok(StartupPlan {
         explanation,

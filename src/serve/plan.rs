@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::local_tls::LocalCertificate;
 use super::php_options;
 use super::variables::Variables;
-use super::{https, last_good, mail_to, named_sites, watch};
+use super::{cache, https, last_good, mail_page, mail_to, named_sites, reload, watch};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk, Hanging};
 use crate::{directories, server_user};
@@ -101,14 +101,18 @@ impl StartupPlan {
         php_options::add(&mut document, arguments)?;
         arguments.request_lines.add(&mut document);
         let mut explanation = site.explain();
-        if arguments.watch {
+        explanation.extend(cache::add(&mut document, &site, arguments));
+        if arguments.watch && arguments.worker {
             explanation.push(watch::add(&mut document, &directory)?);
         }
+        reload::add(&mut document, arguments.reload_events);
+        mail_page::add(&mut document, arguments.mail_page.as_deref());
+        explanation.extend(reload::explain(arguments));
         if document
             .get("applications")
             .is_some_and(|all| all.as_object().is_some_and(|all| !all.is_empty()))
         {
-            explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
+            explanation.push(mail_to::explain(&document, arguments.mail_to.as_deref()));
         }
         if site.obeys_htaccess {
             let (files_are, them) = match files {
@@ -351,8 +355,11 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         },
         listen: arguments.listen.clone(),
         workers: arguments.workers,
+        cache: arguments.cache,
         worker: arguments.worker,
         watch: arguments.watch,
+        reload_events: arguments.reload_events,
+        mail_page: arguments.mail_page.clone(),
         no_htaccess: arguments.no_htaccess,
         tls: arguments.tls,
         domain: arguments.domain.clone(),

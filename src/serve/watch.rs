@@ -1,6 +1,6 @@
-//! `--watch`: an application in worker mode starts again when its code changes.
+//! `--watch` with `--worker`: the application starts again when its code changes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -21,12 +21,16 @@ const WATCHED: [&str; 12] = [
     "views",
 ];
 
+/// Returns the paths of a project that are watched.
+pub fn paths(directory: &Path) -> Vec<PathBuf> {
+    let project = std::path::absolute(directory).unwrap_or_default();
+    WATCHED.iter().map(|name| project.join(name)).filter(|path| path.exists()).collect()
+}
+
 /// Lets the application of a document watch those of a project that are there. Error: none is.
 pub fn add(document: &mut Value, directory: &Path) -> Result<String, String> {
-    let project = std::path::absolute(directory).map_err(|error| error.to_string())?;
-    let found = WATCHED.iter().filter(|name| project.join(name).exists());
-    let found: Vec<_> = found.copied().collect();
-    if found.is_empty() {
+    let paths = paths(directory);
+    if paths.is_empty() {
         return Err(format!(
             "--watch: {} has none of {}; name what is to be watched in a configuration (\"watch\" \
              of \"worker\")",
@@ -34,7 +38,8 @@ pub fn add(document: &mut Value, directory: &Path) -> Result<String, String> {
             WATCHED.join(", ")
         ));
     }
-    let paths: Vec<_> = found.iter().map(|name| project.join(name)).collect();
+    let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+    let names = names.collect::<Vec<_>>().join(", ");
     let application = &mut document["applications"]["site"];
     let script = application["script"].clone();
     let worker = &mut application["worker"];
@@ -42,7 +47,7 @@ pub fn add(document: &mut Value, directory: &Path) -> Result<String, String> {
         *worker = json!({"script": script});
     }
     worker["watch"] = json!(paths);
-    Ok(format!("watched: {}; a change starts the application again", found.join(", ")))
+    Ok(format!("watched: {names}; a change starts the application again"))
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ fn the_start_says_where_mail_goes() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("mail").display().to_string();
     for (option, expected) in [
-        (None, "mail: to the server localhost:25; --mail-to FILE".to_owned()),
+        (None, "mail: to the server localhost:25; --mail-to page".to_owned()),
         (Some("smtp://localhost:1025"), "mail: to the server smtp://localhost:1025\n".to_owned()),
         (Some(&*file), format!("mail: to the file {file}\n")),
     ] {

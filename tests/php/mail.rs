@@ -105,7 +105,7 @@ fn a_failure_has_one_line_with_the_script_and_what_to_do() {
     let server = Site::script("a.php", SEND).argument("--mail-to").argument(&smtp_option).serve();
     assert!(!sends(&server));
     let log = server.wait_for_log(&address);
-    assert!(log.contains("start howdah serve with --mail-to FILE to keep messages"), "{log}");
+    assert!(log.contains("start howdah serve with --mail-to page to see messages"), "{log}");
     let mails = MailServer::start();
     let code = "var_dump(mail('refused@example.org', 'x', 'y'));";
     let server = serve(code, smtp(&mails), json!({}));

@@ -170,6 +170,16 @@ pub fn print_parts_out(address: &str, token_file: Option<&Path>) {
     }
 }
 
+/// Returns the number of the instance of an application in worker mode, of the server with this
+/// process id. `addresses` are those that its control API may have.
+pub fn worker_instance(addresses: &[String], server: u32, application: &str) -> Option<u32> {
+    let clients = addresses.iter().filter_map(|address| Client::new(address, None).ok());
+    let mut own = clients.filter(|client| client.probe().ok().flatten() == Some(server));
+    let client = own.next()?.with_timeout(STATUS_TIMEOUT).without_progress();
+    let status: Status = client.get("/status").ok()?;
+    Some(status.php.get(application)?.worker.as_ref()?.generation)
+}
+
 /// Prints the parts of the configuration that are out. Fails if there are any, unless that is
 /// `tolerated`.
 fn tell_parts_out(status: &Status, tolerated: bool) -> Result<(), Failure> {

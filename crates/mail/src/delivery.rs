@@ -33,7 +33,7 @@ const ENVELOPE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The key of servers that the option of the command line names.
 const MAIL_TO: &str = "--mail-to";
-const USE_MAIL_TO: &str = "start howdah serve with --mail-to FILE to keep messages in a file, or \
+const USE_MAIL_TO: &str = "start howdah serve with --mail-to page to see messages in a browser, or \
                            with --mail-to smtp://HOST:PORT";
 
 /// Maximum time for `QUIT`.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use howdah_config::{FrontController, MAX_SITE_BODY_SIZE, Template};
+use howdah_config::{CACHE_PRESETS, FrontController, MAX_SITE_BODY_SIZE, Template};
 use serde_json::{Map, Value, json};
 
 use super::closed_paths::ClosedPaths;
@@ -74,6 +74,17 @@ impl Site {
             ) => Some("index.php"),
             (None, Kind::PhpFiles | Kind::Static | Kind::Empty) => None,
         }
+    }
+
+    /// Returns the preset of the response cache for the application; `None` if there is none.
+    pub fn cache_preset(&self) -> Option<&'static str> {
+        let name = match &self.kind {
+            Kind::WordPress { .. } => "WordPress",
+            Kind::PublicFrontController { framework: Some(framework), .. }
+            | Kind::FrontController { framework: Some(framework) } => framework.name,
+            _ => return None,
+        };
+        CACHE_PRESETS.into_iter().find(|preset| name.eq_ignore_ascii_case(preset))
     }
 
     /// Returns the document that serves the site on these addresses with this number of processes;
