@@ -32,6 +32,8 @@ ONLY = os.environ.get("ONLY", "")
 SCHEMAS = HERE.parent / ".build" / "schemas"
 # The largest size of the compressed image.
 MAX_BYTES = 90_000_000
+# The examples of Compose.
+COMPOSE = ("compose.yaml", "compose.laravel.yaml")
 USER = 54321
 
 GET = ("import http.client as h, sys; c = h.HTTPConnection('127.0.0.1', 8080, timeout=30); "
@@ -83,7 +85,8 @@ class Image:
 class Container:
     """A running container of an image."""
 
-    def __init__(self, image, site=None, variables=(), memory=None):
+    def __init__(self, image, site=None, variables=(), memory=None, files=None):
+        """`files` are names and texts of files in the container; None for a directory that is written to."""
         self.name = f"howdah-test-{os.getpid()}-{time.monotonic_ns()}"
         config = json.loads((image.bundle / "config.json").read_text())
         process = config["process"]
@@ -98,6 +101,15 @@ class Container:
                                      "options": ["nosuid", "nodev", "mode=1777"]})
         if site:
             config["mounts"].append({"destination": "/srv/www", "type": "bind", "source": str(site),
+                                     "options": ["bind", "ro"]})
+        for number, (name, text) in enumerate((files or {}).items()):
+            if text is None:
+                config["mounts"].append({"destination": name, "type": "tmpfs", "source": "tmpfs",
+                                         "options": ["nosuid", "nodev", "mode=1777"]})
+                continue
+            source = image.directory / f"{self.name}.{number}"
+            source.write_text(text)
+            config["mounts"].append({"destination": name, "type": "bind", "source": str(source),
                                      "options": ["bind", "ro"]})
         config["linux"]["namespaces"] = [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]
         if memory:
@@ -290,6 +302,30 @@ class ImageTests:
                      container.output.read_text(), container.errors.read_text()]
             assert not any("s3cret" in text for text in shown), shown
 
+    def test_the_example_of_laravel_runs_a_worker_and_the_schedule(self):
+        [compose] = documents("compose.laravel.yaml")
+        web = compose["services"]["web"]
+        root = self.image.directory / "laravel"
+        for name, text in LARAVEL.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        # A runtime gives a new file system the mode of the directory below it.
+        for volume in ("storage", "bootstrap/cache"):
+            (root / volume).mkdir(parents=True)
+            (root / volume).chmod(0o777)
+        files = {config["target"]: compose["configs"][config["source"]]["content"] for config in web["configs"]}
+        files |= {f"/run/secrets/{name}": f"of {name}" for name in web["secrets"]}
+        files |= {volume.split(":")[1]: None for volume in web["volumes"] if not volume.startswith("./")}
+        variables = [f"{name}={value}" for name, value in web["environment"].items()]
+        with Container(self.image, root, variables, files=files) as container:
+            answer = container.get("/orders/7")
+            assert answer == (200, '["of database","of application","production",true,false]'), answer
+            # The schedule is due at the next full minute.
+            for job in ("queue:work", "schedule:run"):
+                wait_for(lambda: container.execute("cat", f"/srv/www/storage/{job}").stdout == "of database", seconds=120)
+            assert container.ping("--ready").stdout == "ready\n"
+            assert container.stop() == 0
+
     def test_sizing_keeps_to_the_memory_of_the_control_group(self):
         limit = 256 << 20
         with Container(self.image, self.site, memory=limit) as container:
@@ -317,6 +353,20 @@ SCRIPTS = {
     "slow.php": "error_log('begun'); sleep(2); echo 'slept';",
     "error.php": "error_log(\"a remark\\nof two lines\");",
 }
+
+
+# Stands for a project of Laravel: its command and its front controller.
+LARAVEL = {
+    "composer.json": '{"require": {"laravel/framework": "*"}}',
+    "artisan": "<?php file_put_contents(\"storage/$argv[1]\", getenv('DB_PASSWORD'));"
+               "while ($argv[1] === 'queue:work') sleep(1);",
+    "public/index.php": "<?php echo json_encode([getenv('DB_PASSWORD'), getenv('APP_KEY'), $_SERVER['APP_ENV'],"
+                        "(bool) file_put_contents(__DIR__ . '/../storage/upload', 'x'), (bool) @file_put_contents(__DIR__ . '/written', 'x')]);",
+}
+
+
+def documents(name):
+    return list(module("yaml").safe_load_all((HERE / name).read_text()))
 
 
 def module(name):
@@ -371,16 +421,13 @@ class Unsuited(Exception):
 
 
 class ExampleTests:
-    def documents(self, name):
-        return list(module("yaml").safe_load_all((HERE / name).read_text()))
-
     def test_the_kubernetes_example_fits_the_schema(self):
-        documents = self.documents("kubernetes/site.yaml")
+        objects = documents("kubernetes/site.yaml")
         kubernetes = module("kubernetes_validate")
         version = kubernetes.latest_version()
-        for document in documents:
+        for document in objects:
             kubernetes.validate(document, version, strict=True)
-        [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+        [deployment] = [document for document in objects if document["kind"] == "Deployment"]
         for change in ({"replica": 2}, {"replicas": "two"}):
             wrong = copy.deepcopy(deployment)
             wrong["spec"] |= change
@@ -431,14 +478,15 @@ class ExampleTests:
             else:
                 raise AssertionError(f"the chart accepts {wrong}")
 
-    def test_the_compose_example_fits_the_schema(self):
-        [document] = self.documents("compose.yaml")
+    def test_the_compose_examples_fit_the_schema(self):
         validate, error = module("jsonschema").validate, module("jsonschema").ValidationError
         found = [*SCHEMAS.glob("lib/python*/site-packages/compose/config/compose_spec.json")]
         if not found:
             raise runner.Skip("there is no schema of Compose; packaging/schemas installs it")
         schema = json.loads(found[0].read_text())
-        validate(document, schema)
+        for name in COMPOSE:
+            [document] = documents(name)
+            validate(document, schema)
         for change in ({"read_olny": True}, {"read_only": "perhaps"}):
             wrong = copy.deepcopy(document)
             wrong["services"]["web"] |= change
@@ -456,9 +504,12 @@ class ExampleTests:
             subprocess.run([howdah, "check", "--syntax", file.name], check=True, capture_output=True)
 
     def test_the_documents_in_the_examples_are_valid(self):
-        for document in self.documents("kubernetes/site.yaml"):
+        for document in documents("kubernetes/site.yaml"):
             for text in document.get("data", {}).values() if document["kind"] == "ConfigMap" else ():
                 self.checked(text)
+        for name in COMPOSE:
+            for config in documents(name)[0].get("configs", {}).values():
+                self.checked(config["content"])
 
     def test_the_containerfile_makes_the_same_image(self):
         file, script = Containerfile((HERE / "Containerfile").read_text()), (HERE / "oci").read_text()
@@ -480,23 +531,23 @@ class ExampleTests:
         [check] = Containerfile((HERE / "Containerfile").read_text()).all("HEALTHCHECK")
         options, command = check.split(" CMD ")
         assert json.loads(command) == ["howdah", "ping", "--quiet"], command
-        [compose] = self.documents("compose.yaml")
-        health = compose["services"]["web"]["healthcheck"]
-        assert health["test"] == ["CMD", *json.loads(command)], health
-        assert set(options.split()) == {f"--{name.replace('_', '-')}={health[name]}"
-                                        for name in ("interval", "timeout", "start_period")}, (options, health)
-        [deployment] = [one for one in self.documents("kubernetes/site.yaml") if one["kind"] == "Deployment"]
+        for name in COMPOSE:
+            health = documents(name)[0]["services"]["web"]["healthcheck"]
+            assert health["test"] == ["CMD", *json.loads(command)], health
+            assert set(options.split()) == {f"--{name.replace('_', '-')}={health[name]}"
+                                            for name in ("interval", "timeout", "start_period")}, (options, health)
+        [deployment] = [one for one in documents("kubernetes/site.yaml") if one["kind"] == "Deployment"]
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         for probe, path in {"startupProbe": "/-/ready", "readinessProbe": "/-/ready", "livenessProbe": "/-/live"}.items():
             assert container[probe]["httpGet"] == {"path": path, "port": "probes"}, probe
-        [map_] = [one for one in self.documents("kubernetes/site.yaml") if one["kind"] == "ConfigMap"]
+        [map_] = [one for one in documents("kubernetes/site.yaml") if one["kind"] == "ConfigMap"]
         listen = json.loads(map_["data"]["howdah.json"])["settings"]["probes"]["listen"]
         [port] = [one["containerPort"] for one in container["ports"] if one["name"] == "probes"]
         assert listen == f"*:{port}", listen
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 60
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError("what was waited for did not happen")
