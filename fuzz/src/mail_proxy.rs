@@ -8,7 +8,7 @@
 
 use howdah_config::MailMethod;
 use howdah_mail_proxy::backend::{
-    Account, BackendLogin, ImapLogin, Pop3Login, Progress, SmtpLogin, SmtpOptions,
+    Account, BackendLogin, ImapLogin, Pop3Login, Progress, SmtpLogin, SmtpOptions, StartTls,
 };
 use howdah_mail_proxy::front::Front;
 use howdah_mail_proxy::input::Input;
@@ -94,18 +94,21 @@ pub fn servers(input: &[u8]) {
         authenticates: true,
         client_name: None,
     };
-    for mut login in [
+    let starttls = PROTOCOLS.map(|protocol| BackendLogin::StartTls(StartTls::new(protocol, "a")));
+    let logins = [
         BackendLogin::Imap(ImapLogin::new(account.clone(), true)),
         BackendLogin::Pop3(Pop3Login::new(account.clone())),
         BackendLogin::Smtp(SmtpLogin::new(account.clone(), options)),
-    ] {
+    ];
+    for mut login in logins.into_iter().chain(starttls) {
         let (mut bytes, mut sent) = (Input::default(), Vec::new().into());
         for byte in input {
             bytes.push(&[*byte]);
             match login.step(&mut bytes, &mut sent) {
                 Progress::Waiting => {}
                 Progress::Done(reply) | Progress::Refused(reply) => {
-                    assert!(reply.ends_with(b"\r\n"));
+                    let is_starttls = matches!(login, BackendLogin::StartTls(_));
+                    assert!(reply.ends_with(b"\r\n") || is_starttls && reply.is_empty());
                     break;
                 }
                 Progress::Failed(problem) => {

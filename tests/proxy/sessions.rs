@@ -1,4 +1,5 @@
-//! Limits of sessions of mail and streams: logins of a user, bandwidth, and sessions that go round.
+//! Sessions of mail and streams: limits of users and bandwidth, sessions that go round, encryption to
+//! servers of mail that begins by a command.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use harness::client::Client;
 use harness::time::patience;
+use harness::tls::Authority;
 use harness::{Site, eventually, free_address};
+use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::{mail, tcp};
@@ -122,4 +125,47 @@ fn a_login_that_leads_to_its_own_listener_ends_with_an_internal_error() {
     assert_eq!(reply, "* BAD internal server error\r\n");
     server.wait_for_log("goes round");
     assert_eq!(asked.lock().unwrap().matches("Auth-User: me").count(), 5);
+}
+
+/// A server of IMAP that begins TLS by its command, and sends this behind its answer.
+fn imap_with_starttls(authority: &Authority, behind_answer: &'static str) -> SocketAddr {
+    let config = authority.server(&["imap.test"]);
+    mail::run(move |mut plain| {
+        let _ = plain.write_all(b"* OK [CAPABILITY LOGINDISABLED STARTTLS] ready\r\n");
+        let command = mail::line(&mut BufReader::new(&plain)).unwrap_or_default();
+        let Some(tag) = command.strip_suffix(" STARTTLS\r\n") else { return };
+        let _ = plain.write_all(format!("{tag} OK begin\r\n{behind_answer}").as_bytes());
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut reader = BufReader::new(StreamOwned::new(connection, plain));
+        let Some(command) = mail::line(&mut reader) else { return };
+        let tag = command.split(' ').next().unwrap().to_owned();
+        for _ in 0..2 {
+            let _ = reader.get_mut().write_all(b"+ go on\r\n");
+            let _ = mail::line(&mut reader);
+        }
+        let _ = reader.get_mut().write_all(format!("{tag} OK encrypted\r\n").as_bytes());
+        let _ = mail::line(&mut reader);
+    })
+}
+
+#[test]
+fn encryption_to_a_server_of_mail_begins_by_its_command_and_nothing_may_slip_in_before() {
+    let authority = Authority::new();
+    let directory = tempfile::tempdir().unwrap();
+    harness::open_to_all(directory.path(), 0o755);
+    let file = directory.path().join("authority.pem");
+    std::fs::write(&file, authority.pem()).unwrap();
+    let tls = |name: &str| json!({"starttls": true, "authorities": file, "server_name": name});
+    let serve = |server: SocketAddr, tls: Value| {
+        let mail = json!({"protocol": "imap", "backend": "upstreams/u", "tls": tls});
+        mail::serve(mail, json!({}), json!({"u": {"servers": {server.to_string(): {}}}}))
+    };
+    let proxy = serve(imap_with_starttls(&authority, ""), tls("imap.test"));
+    assert_eq!(log_in(proxy.address, "me", "secret").1, "a OK encrypted\r\n");
+    let proxy = serve(imap_with_starttls(&authority, ""), tls("other.test"));
+    assert_eq!(log_in(proxy.address, "me", "secret").1, "* BAD internal server error\r\n");
+    let injected = imap_with_starttls(&authority, "* BYE from somebody else\r\n");
+    let proxy = serve(injected, tls("imap.test"));
+    assert_eq!(log_in(proxy.address, "me", "secret").1, "* BAD internal server error\r\n");
+    proxy.server.wait_for_log("more behind its answer to STARTTLS");
 }

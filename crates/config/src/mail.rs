@@ -112,10 +112,13 @@ pub(crate) static MAIL: Shape = Shape {
         Key::new(
             "tls",
             Kind::Either(&[Kind::Switch, Kind::Object(&UPSTREAM_TLS)]),
-            "TLS to the servers that the authentication server names",
+            "TLS to the servers behind",
         )
         .default("false")
-        .details("`true` is an object without members. With `backend`, write it in the upstream"),
+        .details(
+            "As [`tls` of an upstream](configuration/upstreams.md#upstreams). With `backend`, write \
+             it in the upstream, unless it has `starttls`",
+        ),
     ]],
 };
 
@@ -230,7 +233,7 @@ pub struct Mail {
     pub client_names: bool,
     /// Version of the PROXY protocol to servers behind.
     pub proxy_protocol: Option<u8>,
-    /// TLS to servers that the authentication server names.
+    /// TLS to servers behind. With `backend`, its upstream may have it instead.
     pub tls: Option<UpstreamTls>,
 }
 
@@ -315,10 +318,19 @@ impl Mail {
                 return Err(node.invalid(format_args!("is for \"{}\" only", wanted.name())));
             }
         }
-        for key in ["tls", "proxy_protocol"] {
-            if let Some(node) = object.optional(key).filter(|_| has_backend) {
+        let tls = object.read("tls", UpstreamTls::read_of_mail)?.flatten();
+        let starttls = tls.as_ref().is_some_and(|tls| tls.starttls);
+        for (key, is_allowed) in [("tls", starttls), ("proxy_protocol", false)] {
+            if let Some(node) = object.optional(key).filter(|_| has_backend && !is_allowed) {
                 return Err(node.invalid("cannot go with \"backend\"; write it in the upstream"));
             }
+        }
+        let upstreams = node.scope.definitions.named("upstreams");
+        let upstream = backend.as_ref().zip(upstreams).and_then(|(name, all)| all.get(name));
+        let has_tls = upstream.and_then(|one| one.get("tls")).is_some_and(|tls| *tls != false);
+        if let (true, Some(node)) = (starttls && has_tls, object.optional("tls")) {
+            let problem = "has \"starttls\", but its upstream has \"tls\" from the first byte on";
+            return Err(node.invalid(problem));
         }
         let mail = Mail {
             name: name.to_owned(),
@@ -345,7 +357,7 @@ impl Mail {
             client_id: object.switch("client_id")?,
             client_names: object.switch("client_names")?,
             proxy_protocol: object.integer("proxy_protocol")?,
-            tls: object.read("tls", UpstreamTls::read)?.flatten(),
+            tls,
         };
         object.end()?;
         Ok(mail)

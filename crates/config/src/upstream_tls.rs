@@ -40,6 +40,8 @@ pub(crate) static UPSTREAM_TLS: Shape = Shape {
             "The name of a [stored certificate](../tls.md), or an object with `chain` and `key` \
              (`proxy_ssl_certificate`)",
         ),
+        Key::switch("starttls", false, "Begins TLS by the command `STARTTLS` or `STLS`")
+            .details("Only in `mail/NAME`. See [Mail](../mail.md#servers-behind)"),
     ]],
 };
 
@@ -54,17 +56,35 @@ pub struct UpstreamTls {
     pub server_name: Option<String>,
     /// The client certificate.
     pub certificate: Option<Certificate>,
+    /// TLS begins by a command of a protocol of mail.
+    pub starttls: bool,
 }
 
 impl Default for UpstreamTls {
     fn default() -> Self {
-        UpstreamTls { verify: true, authorities: None, server_name: None, certificate: None }
+        UpstreamTls {
+            verify: true,
+            authorities: None,
+            server_name: None,
+            certificate: None,
+            starttls: false,
+        }
     }
 }
 
 impl UpstreamTls {
-    /// Reads an object, or `true` for an object without members.
+    /// Reads the TLS of servers that speak TLS from the first byte on.
     pub(crate) fn read(node: &Node<'_>) -> Result<Option<UpstreamTls>, Error> {
+        let tls = UpstreamTls::read_of_mail(node)?;
+        if tls.as_ref().is_some_and(|tls| tls.starttls) {
+            let error = node.invalid("has \"starttls\", which only servers of mail know");
+            return Err(error.with_hint("write it in \"mail/NAME\""));
+        }
+        Ok(tls)
+    }
+
+    /// Reads an object, or `true` for an object without members.
+    pub(crate) fn read_of_mail(node: &Node<'_>) -> Result<Option<UpstreamTls>, Error> {
         if let Some(on) = node.value.as_bool() {
             return Ok(on.then(UpstreamTls::default));
         }
@@ -77,6 +97,7 @@ impl UpstreamTls {
             authorities: object.file("authorities")?,
             server_name: object.read("server_name", read_name)?,
             certificate: object.read("certificate", read_certificate)?,
+            starttls: object.switch("starttls")?,
         };
         if let (false, Some(node)) = (tls.verify, object.optional("authorities")) {
             return Err(node.invalid("has no effect while \"verify\" is false"));

@@ -4,6 +4,7 @@
 mod imap;
 mod pop3;
 mod smtp;
+mod starttls;
 
 use zeroize::Zeroizing;
 
@@ -13,6 +14,7 @@ use crate::login::Login;
 pub use self::imap::ImapLogin;
 pub use self::pop3::Pop3Login;
 pub use self::smtp::{SmtpLogin, SmtpOptions};
+pub use self::starttls::{StartTls, greeting};
 
 /// Progress of a login.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub enum BackendLogin {
     Pop3(Pop3Login),
     /// SMTP.
     Smtp(SmtpLogin),
+    /// The beginning of encryption before the login.
+    StartTls(StartTls),
 }
 
 impl BackendLogin {
@@ -59,6 +63,7 @@ impl BackendLogin {
             BackendLogin::Imap(login) => login.step(input, out),
             BackendLogin::Pop3(login) => login.step(input, out),
             BackendLogin::Smtp(login) => login.step(input, out),
+            BackendLogin::StartTls(command) => command.step(input, out),
         }
     }
 }

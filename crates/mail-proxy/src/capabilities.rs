@@ -9,11 +9,14 @@ use howdah_http::handling::Handling;
 use howdah_http::message::Request;
 use howdah_stream::connect::{Connected, connect};
 use howdah_stream::hops::Ends;
+use howdah_tls::TlsClient;
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::backend::greeting;
+use crate::conversation::start_tls;
 use crate::input::Input;
 use crate::login::Protocol;
 
@@ -45,12 +48,13 @@ impl Known {
     }
 }
 
-/// Returns the capabilities of a server of the upstream; `None` if none answers.
+/// Returns the capabilities of a server of the upstream; `None` if none answers. With `starttls`,
+/// encryption begins before.
 pub async fn of_backend(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     known: &Known,
-    (protocol, server_name): (Protocol, &str),
+    (protocol, own_name, starttls): (Protocol, &str, Option<&TlsClient>),
     request: &Request,
     client: Option<Ends>,
 ) -> Option<Arc<[String]>> {
@@ -60,8 +64,14 @@ pub async fn of_backend(
     let asking = Request { handling: Handling::default(), ..request.clone() };
     let asked = async {
         let connected = connect(thread, upstream, &asking, Instant::now(), client).await;
-        let Connected { mut connection, active: _active, hop: _hop } = connected.ok()?;
-        ask(&mut connection, Question::new(protocol, server_name)).await.ok()?
+        let Connected { mut connection, active, hop: _hop } = connected.ok()?;
+        let mut first: &[u8] = &[];
+        if let Some(tls) = starttls {
+            let server = (tls, &*active.server()?.name);
+            connection = start_tls(connection, protocol, own_name, server, TIMEOUT).await.ok()?;
+            first = greeting(protocol);
+        }
+        ask(&mut connection, Question::new(protocol, own_name), first).await.ok()?
     };
     let names: Arc<[String]> = timeout(TIMEOUT, asked).await.ok()??.into();
     known.put(Arc::clone(&names), Instant::now());
@@ -72,16 +82,12 @@ pub async fn of_backend(
 async fn ask(
     connection: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin),
     mut question: Question,
+    greeting: &[u8],
 ) -> io::Result<Option<Vec<String>>> {
     let (mut input, mut out, mut received) = (Input::default(), Vec::new(), 0);
     let mut room = [0; 2048];
+    input.push(greeting);
     loop {
-        let count = connection.read(&mut room).await?;
-        received += count;
-        if count == 0 || received > MAX_ANSWER_BYTES {
-            return Ok(None);
-        }
-        input.push(room.get(..count).unwrap_or_default());
         let end = question.step(&mut input, &mut out);
         connection.write_all(&out).await?;
         connection.flush().await?;
@@ -89,6 +95,12 @@ async fn ask(
         if let Some(end) = end {
             return Ok(end.then_some(question.names));
         }
+        let count = connection.read(&mut room).await?;
+        received += count;
+        if count == 0 || received > MAX_ANSWER_BYTES {
+            return Ok(None);
+        }
+        input.push(room.get(..count).unwrap_or_default());
     }
 }
 

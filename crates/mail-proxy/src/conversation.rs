@@ -3,13 +3,16 @@
 use std::io;
 use std::time::Duration;
 
+use howdah_dns::either::Either;
+use howdah_tls::{ClientProtocol, TlsClient};
 use howdah_upstream::connections::connection::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::backend::{BackendLogin, Progress};
+use crate::backend::{BackendLogin, Progress, StartTls};
 use crate::input::Input;
+use crate::login::Protocol;
 use crate::question::{Answer, MAX_ANSWER_BYTES};
 
 /// Maximum number of bytes of a read.
@@ -58,25 +61,42 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Logs in at a server within `limit`. Returns the bytes for the client.
+/// Begins encryption with a server by a command, within `limit`. `own_name` is the name of this
+/// server, `name` that of the certificate.
+pub async fn start_tls(
+    mut connection: Connection,
+    protocol: Protocol,
+    own_name: &str,
+    (tls, name): (&TlsClient, &str),
+    limit: Duration,
+) -> Result<Connection, NoLogin> {
+    let mut command = BackendLogin::StartTls(StartTls::new(protocol, own_name));
+    if !log_in(&mut connection, &mut command, &[], limit).await?.is_empty() {
+        return Err(NoLogin::Failed("it has sent more behind its answer to STARTTLS".to_owned()));
+    }
+    let Either::A(plain) = connection else {
+        return Err(NoLogin::Failed("the connection is encrypted already".to_owned()));
+    };
+    match timeout(limit, tls.connect(plain, name, ClientProtocol::Other)).await {
+        Ok(Ok(secure)) => Ok(Either::B(Box::new(secure))),
+        Ok(Err(problem)) => Err(NoLogin::Failed(problem)),
+        Err(_) => Err(NoLogin::Failed("the TLS handshake took too long".to_owned())),
+    }
+}
+
+/// Logs in at a server within `limit`. `greeting` are bytes that stand in front of those of the
+/// server. Returns the bytes for the client.
 pub async fn log_in(
     connection: &mut Connection,
     login: &mut BackendLogin,
+    greeting: &[u8],
     limit: Duration,
 ) -> Result<Vec<u8>, NoLogin> {
     let logging_in = async {
         let (mut input, mut out) = (Input::default(), Zeroizing::new(Vec::with_capacity(512)));
         let (mut room, mut received) = ([0; READ_BYTES], 0);
+        input.push(greeting);
         loop {
-            let count = connection.read(&mut room).await?;
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            received += count;
-            if received > MAX_REPLY_BYTES {
-                return Ok(Err(NoLogin::Failed("it sends too much before the login".to_owned())));
-            }
-            input.push(room.get(..count).unwrap_or_default());
             let progress = login.step(&mut input, &mut out);
             if !out.is_empty() {
                 connection.write_all(&out).await?;
@@ -92,6 +112,15 @@ pub async fn log_in(
                 Progress::Refused(reply) => return Ok(Err(NoLogin::Refused(reply))),
                 Progress::Failed(problem) => return Ok(Err(NoLogin::Failed(problem))),
             }
+            let count = connection.read(&mut room).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            received += count;
+            if received > MAX_REPLY_BYTES {
+                return Ok(Err(NoLogin::Failed("it sends too much before the login".to_owned())));
+            }
+            input.push(room.get(..count).unwrap_or_default());
         }
     };
     match timeout(limit, logging_in).await {

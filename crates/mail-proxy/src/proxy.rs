@@ -24,7 +24,7 @@ pub struct MailProxy {
     pub backend: Option<Arc<Upstream>>,
     /// Capabilities of the servers behind.
     pub capabilities: Known,
-    /// TLS to the servers that an authentication server names.
+    /// TLS to the servers behind; with `backend`, its upstream may have it instead.
     pub tls: Option<Arc<TlsClient>>,
 }
 
@@ -51,6 +51,12 @@ impl MailProxy {
             tls,
             config: config.clone(),
         }
+    }
+
+    /// Returns TLS to servers behind that begins by a command, if there is any.
+    pub fn starttls(&self) -> Option<&TlsClient> {
+        let begins = self.config.tls.as_ref().is_some_and(|tls| tls.starttls);
+        self.tls.as_deref().filter(|_| begins)
     }
 }
 

@@ -148,10 +148,9 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let MailProxy { config, offer, backend, capabilities: known, .. } = context.proxy;
     let mut offer = offer.clone();
     if let Some(backend) = backend.as_ref().filter(|_| config.asks_capabilities) {
-        let asker = (config.protocol, &*offer.server_name);
-        let client = context.client;
-        let asked =
-            capabilities::of_backend(context.thread, backend, known, asker, request, client);
+        let (thread, client) = (context.thread, context.client);
+        let asker = (config.protocol, &*offer.server_name, context.proxy.starttls());
+        let asked = capabilities::of_backend(thread, backend, known, asker, request, client);
         match unless_drained(context.drain, Box::pin(asked)).await {
             Ok(Some(names)) => offer.capabilities = names.to_vec(),
             // The usual ones are told.

@@ -83,3 +83,26 @@ fn keys_without_a_meaning_are_refused_with_their_paths() {
     assert_eq!(place(imap(json!({})), json!({"protocol": "tcp"})), "/listeners/*:143/protocol");
     assert_eq!(place(json!({"protocol": "imap"}), json!({})), "/mail/m");
 }
+
+#[test]
+fn starttls_is_for_servers_of_mail_that_do_not_speak_tls_before() {
+    let read = |mail: Value, upstream: Value| {
+        Config::from_value(json!({
+            "listeners": {"*:143": {"pass": "mail/m"}},
+            "mail": {"m": mail},
+            "upstreams": {"u": upstream},
+        }))
+    };
+    let with = |tls: Value| json!({"protocol": "imap", "backend": "upstreams/u", "tls": tls});
+    let plain = json!({"servers": {"127.0.0.1:1": {}}});
+    let config = read(with(json!({"starttls": true})), plain.clone()).unwrap();
+    assert!(config.mail[0].tls.as_ref().unwrap().starttls);
+    let error = read(with(json!({"starttls": false})), plain).unwrap_err();
+    assert_eq!(error.path(), "/mail/m/tls");
+    let upstream = |tls: Value| json!({"servers": {"127.0.0.1:1": {}}, "tls": tls});
+    let error = read(with(json!({"starttls": true})), upstream(json!(true))).unwrap_err();
+    assert_eq!(error.path(), "/mail/m/tls");
+    let mail = json!({"protocol": "imap", "backend": "upstreams/u"});
+    let error = read(mail, upstream(json!({"starttls": true}))).unwrap_err();
+    assert_eq!(error.path(), "/upstreams/u/tls");
+}

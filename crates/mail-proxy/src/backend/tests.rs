@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::login::{Credentials, Method, SmtpFacts};
+use crate::login::{Credentials, Method, Protocol, SmtpFacts};
 
 fn account(method: Method, user: &str, password: &str) -> Account {
     let secret = Zeroizing::new(password.as_bytes().to_vec());
@@ -152,5 +152,35 @@ fn a_server_that_does_not_speak_the_protocol_fails() {
     for login in all {
         let (sent, end) = play(login, &["HTTP/1.1 400 Bad Request\r\n"]);
         assert!(sent.is_empty() && end.starts_with("Failed"), "{end}");
+    }
+}
+
+fn start_tls(protocol: Protocol, answers: &[&str]) -> (String, String) {
+    play(BackendLogin::StartTls(StartTls::new(protocol, "mx.test")), answers)
+}
+
+#[test]
+fn encryption_begins_by_the_command_of_the_protocol() {
+    let imap = ["* OK [CAPABILITY STARTTLS] ready\r\n", "* note\r\nhowdah OK begin\r\n"];
+    let (sent, end) = start_tls(Protocol::Imap, &imap);
+    assert_eq!((sent.as_str(), end.as_str()), ("howdah STARTTLS\r\n", "done "));
+    let (sent, end) = start_tls(Protocol::Pop3, &["+OK ready\r\n", "+OK begin\r\n"]);
+    assert_eq!((sent.as_str(), end.as_str()), ("STLS\r\n", "done "));
+    let smtp = ["220-a\r\n220 b\r\n", "250-mx\r\n250 STARTTLS\r\n", "220 begin\r\n"];
+    let (sent, end) = start_tls(Protocol::Smtp, &smtp);
+    assert_eq!((sent.as_str(), end.as_str()), ("EHLO mx.test\r\nSTARTTLS\r\n", "done "));
+}
+
+#[test]
+fn a_server_that_refuses_encryption_is_not_used() {
+    for (protocol, answers, problem) in [
+        (Protocol::Imap, &["* OK\r\n", "howdah BAD no\r\n"][..], "it refuses STARTTLS"),
+        (Protocol::Imap, &["* PREAUTH hello\r\n"], "it answered"),
+        (Protocol::Pop3, &["+OK\r\n", "-ERR no\r\n"], "it refuses STARTTLS"),
+        (Protocol::Smtp, &["220 a\r\n", "250 a\r\n", "502 no\r\n"], "it refuses STARTTLS"),
+        (Protocol::Smtp, &["554 no\r\n"], "it answered"),
+    ] {
+        let (_, end) = start_tls(protocol, answers);
+        assert!(end.starts_with("Failed") && end.contains(problem), "{end}");
     }
 }

@@ -20,8 +20,10 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::{Behind, End, Session};
-use crate::backend::{Account, BackendLogin, ImapLogin, Pop3Login, SmtpLogin, SmtpOptions};
-use crate::conversation::{NoLogin, exchange, log_in};
+use crate::backend::{
+    Account, BackendLogin, ImapLogin, Pop3Login, SmtpLogin, SmtpOptions, greeting,
+};
+use crate::conversation::{NoLogin, exchange, log_in, start_tls};
 use crate::login::{Login, Method, Protocol};
 use crate::question::{Answer, Question};
 
@@ -111,7 +113,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 return Err(self.fail().await);
             };
             let name = upstream.name.to_string();
-            return match self.log_in_behind(connection, account).await {
+            let server = active.server().map(|server| server.name.clone()).unwrap_or_default();
+            return match self.log_in_behind(connection, account, &server).await {
                 Ok((connection, reply)) => {
                     let (active, permits) = (Some(active), Vec::new());
                     Ok(Some(Behind { connection, reply, active, hop, permits }))
@@ -247,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             }
         }
         let Some((connection, hop, address)) = opened else { return Err(self.fail().await) };
-        match self.log_in_behind(connection, account).await {
+        match self.log_in_behind(connection, account, server).await {
             Ok((connection, reply)) => {
                 Ok(Behind { connection, reply, active: None, hop, permits: Vec::new() })
             }
@@ -300,10 +303,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     async fn open(&mut self, server: &str, address: &Address) -> Option<(Connection, Hop)> {
         let proxy = self.context.proxy;
         self.request.handling.add_step(Rc::new(Step::new(address.to_string())));
+        let tls = proxy.tls.as_deref().filter(|_| proxy.starttls().is_none());
         let options = ConnectOptions {
             address,
             proxy_protocol: proxy.config.proxy_protocol,
-            tls: proxy.tls.as_deref().map(|tls| (tls, server)),
+            tls: tls.map(|tls| (tls, server)),
             protocol: ClientProtocol::Other,
             client: Some(&self.request.connection),
         };
@@ -336,22 +340,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         &self,
         mut connection: Connection,
         account: Account,
+        server: &str,
     ) -> Result<(Connection, Vec<u8>), NoLogin> {
-        let settings = &self.context.proxy.config;
+        let proxy = self.context.proxy;
+        let (settings, limit) = (&proxy.config, proxy.config.client_timeout);
+        let mut first: &[u8] = &[];
+        if let Some(tls) = proxy.starttls() {
+            let own_name = &proxy.offer.server_name;
+            let protocol = settings.protocol;
+            connection = start_tls(connection, protocol, own_name, (tls, server), limit).await?;
+            first = greeting(protocol);
+        }
         let mut login = match settings.protocol {
             Protocol::Imap => BackendLogin::Imap(ImapLogin::new(account, settings.client_id)),
             Protocol::Pop3 => BackendLogin::Pop3(Pop3Login::new(account)),
             Protocol::Smtp => BackendLogin::Smtp(SmtpLogin::new(
                 account,
                 SmtpOptions {
-                    server_name: self.context.proxy.offer.server_name.clone(),
+                    server_name: proxy.offer.server_name.clone(),
                     xclient: settings.xclient,
                     authenticates: settings.backend_authentication,
                     client_name: self.client_name.clone().flatten(),
                 },
             )),
         };
-        let reply = log_in(&mut connection, &mut login, settings.client_timeout).await?;
+        let reply = log_in(&mut connection, &mut login, first, limit).await?;
         Ok((connection, reply))
     }
 
