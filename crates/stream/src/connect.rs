@@ -20,7 +20,7 @@ use howdah_upstream::thread::UpstreamThread;
 use tokio::net::UdpSocket;
 
 use crate::datagrams;
-use crate::hops::{Ends, Hop};
+use crate::hops::{Ends, Hop, passed};
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -43,8 +43,9 @@ pub async fn connect(
     client: Option<Ends>,
 ) -> Result<Connected, RequestError> {
     let open = async |server: &Server| {
+        let passed = passed(client, &server.address).await.map_err(Failure::Connect)?;
         let connection = upstream.connect_session(server, Some(&session.connection)).await?;
-        let hop = Hop::new(ends(&connection).map(Ends::new), client).map_err(Failure::Connect)?;
+        let hop = Hop::new(ends(&connection).map(Ends::new), passed);
         Ok((connection, hop))
     };
     let ((connection, hop), active) = reach(thread, upstream, session, started_at, open).await?;
@@ -65,9 +66,10 @@ pub async fn connect_datagrams(
             return Err(Failure::Connect(io::ErrorKind::Unsupported.into()));
         };
         let opened = async {
+            let passed = passed(client, &server.address).await?;
             let socket = datagrams::session::connect(address).await?;
             let ends = Ends::new((socket.local_addr()?, address));
-            Ok((socket, Hop::new(Some(ends), client)?))
+            Ok((socket, Hop::new(Some(ends), passed)))
         };
         opened.await.map_err(Failure::Connect)
     };

@@ -11,10 +11,11 @@ use howdah_http::handling::Handling;
 use howdah_http::message::{ConnectionInfo, Fields, Request, ShownAddress, Version};
 use howdah_limits::{Nanos, sessions};
 use howdah_stream::connect::{Connected, Step, connect};
-use howdah_stream::hops::{Ends, Hop};
+use howdah_stream::hops::{Ends, Hop, passed};
 use howdah_sys::clock;
 use howdah_tls::ClientProtocol;
 use howdah_upstream::connections::connection::{ConnectOptions, Connection, ends, open};
+use howdah_upstream::failure::Failure;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -311,13 +312,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             protocol: ClientProtocol::Other,
             client: Some(&self.request.connection),
         };
-        let problem = match timeout(proxy.config.connect_timeout, open(&options)).await {
-            Ok(Ok(connection)) => {
-                match Hop::new(ends(&connection).map(Ends::new), self.context.client) {
-                    Ok(hop) => return Some((connection, hop)),
-                    Err(problem) => problem.to_string(),
-                }
-            }
+        let opening = async {
+            let passed = passed(self.context.client, address).await.map_err(Failure::Connect)?;
+            let connection = open(&options).await?;
+            let hop = Hop::new(ends(&connection).map(Ends::new), passed);
+            Ok::<_, Failure>((connection, hop))
+        };
+        let problem = match timeout(proxy.config.connect_timeout, opening).await {
+            Ok(Ok(opened)) => return Some(opened),
             Ok(Err(failure)) => failure.to_string(),
             Err(_) => "the connection was not accepted in time (timeouts/connect)".to_owned(),
         };
