@@ -2,12 +2,13 @@
 """Holds many idle sessions of streams and mail: the memory of each, and whether reloads and upgrades
 cut one. Needs openssl.
 
-usage: tests/tools/sessions.py HOWDAH [--sessions N] [--reloads N] [--upgrades N]
+usage: tests/tools/sessions.py HOWDAH [--sessions N] [--reloads N]
 
 HOWDAH is a built program; a release build for figures to publish. The memory of a session is that
 by which the router grows (anonymous memory, PSS); the kernel's own for the sockets is not in it.
-Then as many sessions of all kinds together stay open, and each repeats a line after each reload and
-each upgrade. Prints the figures, and exits with 1 if a session was cut.
+Then as many sessions of all kinds of connections stay open, and each repeats a line after each reload and
+after an upgrade; the next one would have to wait for the sessions of the first. Prints the figures,
+and exits with 1 if a session was cut.
 """
 
 import argparse
@@ -209,13 +210,13 @@ async def measure(start, count):
             server.stop()
 
 
-async def change(start, count, reloads, upgrades):
+async def change(start, count, reloads):
     """Reloads and upgrades a server beside its sessions. Returns the number of those that were cut."""
     server, cut = start(), 0
     try:
         # The next server gets the datagrams, so their sessions are others.
         sessions = await hold(server, ["TCP", "TCP with TLS", "IMAP", "IMAP with TLS"], count)
-        for name, number, act in (("reload", reloads, server.reload), ("upgrade", upgrades, lambda _: server.upgrade())):
+        for name, number, act in (("reload", reloads, server.reload), ("upgrade", 1, lambda _: server.upgrade())):
             for turn in range(number):
                 await asyncio.to_thread(act, turn)
                 lives = await each(Session.lives, sessions)
@@ -239,7 +240,7 @@ async def run(arguments, directory):
         place.chmod(0o755)
         return Server(arguments.howdah, place, behind)
     await measure(start, arguments.sessions)
-    cut = await change(start, arguments.sessions, arguments.reloads, arguments.upgrades)
+    cut = await change(start, arguments.sessions, arguments.reloads)
     await asyncio.sleep(1)  # until the servers behind have noticed the end
     return 1 if cut else 0
 
@@ -249,7 +250,6 @@ def main():
     parser.add_argument("howdah", type=lambda text: str(pathlib.Path(text).resolve()))
     parser.add_argument("--sessions", type=int, default=2000)
     parser.add_argument("--reloads", type=int, default=10)
-    parser.add_argument("--upgrades", type=int, default=3)
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
