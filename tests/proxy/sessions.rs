@@ -2,7 +2,7 @@
 //! servers of mail that begins by a command.
 
 use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,19 @@ fn a_connection_that_comes_back_to_its_own_listener_ends() {
         let status = server.control("GET", "/status", "").body;
         (status["connections"]["active"] == 0).then_some(())
     });
+}
+
+#[test]
+fn a_datagram_that_comes_back_to_its_own_listener_is_not_passed_on_for_ever() {
+    let (server, address) = serve(|own| {
+        json!({
+            "listeners": {own.to_string(): {"protocol": "udp", "pass": "upstreams/round"}},
+            "upstreams": {"round": {"servers": {own.to_string(): {}}}},
+        })
+    });
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"round", address).unwrap();
+    server.wait_for_log("goes round");
 }
 
 #[test]
