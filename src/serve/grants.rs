@@ -89,6 +89,7 @@ fn of(config: &Config) -> Grants {
             .collect(),
         telemetry: config.settings.telemetry.as_ref().map(|one| telemetry(config, one)),
         has_dashboard: config.has_dashboard(),
+        shares_timers: config.settings.cluster.is_some(),
         applications,
         shutdown_delay: config.settings.shutdown_delay,
         shutdown_timeout: config.settings.shutdown_timeout,

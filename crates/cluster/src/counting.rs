@@ -1,4 +1,4 @@
-//! The connection for limits and for purges that leave this server.
+//! The connection for limits, for purges that leave this server, and for runs of timers.
 //!
 //! Router threads send their commands through it themselves; a task of the cluster's thread
 //! connects, sends purges, and asks from time to time whether the server still answers. Once it has
@@ -146,6 +146,30 @@ impl Counting {
             self.waiting().block(block);
             self.wake.notify_one();
         }
+    }
+
+    /// Runs a script that no request waits for, with a key for each name and with these arguments.
+    /// Error: the reason why it was not run; or it was, and the answer was lost.
+    pub(crate) async fn run_script(
+        &self,
+        script: &str,
+        names: &[String],
+        arguments: &[&str],
+    ) -> Result<Value, String> {
+        let connected = self.connected.load_full();
+        let connected = connected.ok_or_else(|| "there is no connection".to_owned())?;
+        let mut command = redis::cmd("EVAL");
+        command.arg(script).arg(names.len());
+        for name in names {
+            command.arg(format!("{}{name}", self.connector.settings().prefix));
+        }
+        command.arg(arguments);
+        connected.run(&command).await
+    }
+
+    /// Returns the number of this server by chance.
+    pub(crate) fn sender(&self) -> &Sender {
+        &self.sender
     }
 
     /// Returns the state of the connection, and counters.

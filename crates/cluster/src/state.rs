@@ -57,7 +57,7 @@ impl State {
             let address = &self.address;
             let line = format_args!(
                 "cluster: the server {address} cannot be used: {problem}; until it can be, limits \
-                 count the requests of this server alone, and purges wait"
+                 count the requests of this server alone, and purges and shared timers wait"
             );
             self.log.write(Level::Error, line);
         }

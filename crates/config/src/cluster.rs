@@ -1,5 +1,5 @@
-//! `cluster` of the settings: the Valkey or Redis server through which several servers share purges
-//! and limits.
+//! `cluster` of the settings: the Valkey or Redis server through which several servers share purges,
+//! limits and timers.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) static CLUSTER: Shape = Shape {
         Key::new("password", Kind::Text, "Password").default("none").details("No log line has it"),
         Key::new("database", Kind::Integer(0, MAX_DATABASE), "Number of the database").default("0"),
         Key::new("prefix", Kind::Text, "Beginning of all keys").default("\"howdah:\"").details(
-            "Sites that share a Valkey and not their limits and purges need different ones",
+            "Sites that share a Valkey and not their limits, purges and timers need different ones",
         ),
         Key::new(
             "timeout",
@@ -37,7 +37,7 @@ pub(crate) static CLUSTER: Shape = Shape {
     ]],
 };
 
-/// The server through which several servers share purges and limits.
+/// The server through which several servers share purges, limits and timers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
     /// Address of Valkey or Redis.

@@ -98,6 +98,11 @@ pub(crate) static JOB: Shape = Shape {
         Key::new("timeout", DURATION, "Time after which a run is asked to end, and has failed")
             .default("none")
             .details("`\"1h\"`, or a number of seconds. With `every` or `cron`"),
+        Key::switch("shared", true, "One server of the `cluster` runs it at each time")
+            .details(
+                "Otherwise each of them does. With `every` or `cron`, if there is a \
+                 [cluster](settings.md#cluster). See [Several servers](../jobs.md#several-servers)",
+            ),
     ]],
 };
 
@@ -172,7 +177,7 @@ fn read_timer(
     })?;
     let jitter = object.read_or_default("jitter", |node| read_duration(node, 0))?;
     let timeout = object.read("timeout", |node| read_duration(node, 1))?;
-    let overlap = object.switch("overlap")?;
+    let (overlap, shared) = (object.switch("overlap")?, object.switch("shared")?);
     if object.has("every") && object.has("cron") {
         return Err(node.invalid("must have only one of \"every\" and \"cron\""));
     }
@@ -181,7 +186,7 @@ fn read_timer(
     let (keys, problem): (&[_], _) = if is_timer {
         (&["processes", "restart"], "must not be beside \"every\", \"cron\" or \"preset\"")
     } else {
-        (&["overlap", "jitter", "timeout"], "needs \"every\" or \"cron\" beside it")
+        (&["overlap", "jitter", "timeout", "shared"], "needs \"every\" or \"cron\" beside it")
     };
     for node in keys.iter().filter_map(|key| object.optional(key)) {
         node.part::<()>(Err(node.invalid(problem)))?;
@@ -194,7 +199,7 @@ fn read_timer(
         return Err(node.invalid("must be shorter than \"every\""));
     }
     let schedule = every.or(cron);
-    Ok(schedule.map(|schedule| Timer { schedule, time_zone, overlap, jitter, timeout }))
+    Ok(schedule.map(|schedule| Timer { schedule, time_zone, overlap, jitter, timeout, shared }))
 }
 
 /// Reads a number of seconds, or a text with a unit, from `low` seconds on.

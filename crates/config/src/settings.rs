@@ -32,7 +32,7 @@ pub(crate) static SETTINGS: Shape = Shape {
         Key::new(
             "cluster",
             Kind::Either(&[Kind::Text, Kind::Object(&CLUSTER)]),
-            "Valkey or Redis server through which servers of one site share purges and limits",
+            "Valkey or Redis server through which servers of one site share purges, limits and timers",
         )
         .default("none")
         .details("Its address, or an object, see [Cluster](#cluster)"),

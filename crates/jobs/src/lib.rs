@@ -67,6 +67,8 @@ pub struct Timer {
     pub jitter: Duration,
     /// Time after which a run is asked to end.
     pub timeout: Option<Duration>,
+    /// At each time, one server of several that share a store runs it.
+    pub shared: bool,
 }
 
 /// The times of a timer.

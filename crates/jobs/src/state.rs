@@ -20,6 +20,12 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Maximum delay after a failure.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
+/// Time within which the store must say whether this server runs a timer.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Interval of questions about that.
+const CLAIM_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Run time after which a failure is the first one again.
 const HEALTHY: Duration = Duration::from_secs(60);
 
@@ -32,6 +38,8 @@ pub struct JobState {
     counts: Counts,
     is_ending: bool,
     is_paused: bool,
+    /// Runs at the times of a timer are claimed before they start.
+    is_shared: bool,
 }
 
 /// The reason why a job cannot be run now.
@@ -66,7 +74,8 @@ pub struct Counts {
     /// Runs that have failed: an end with another status than 0 or by a signal that was not asked
     /// for, a run that was not over in time, one that could not be started.
     pub failed: u64,
-    /// Runs of a timer that were left out, because another one was not over.
+    /// Runs of a timer that were left out, because another one was not over, or because the store
+    /// did not say which server runs it.
     pub left_out: u64,
     /// Start of the last run.
     pub last_start: Option<SystemTime>,
@@ -87,6 +96,11 @@ pub enum Order {
     ReportLate(usize),
     /// Say that a run was left out, the first one since the last start.
     ReportLeftOut,
+    /// Ask the store whether this server runs the timer at this time, in seconds since 1970;
+    /// answered with [`JobState::claimed`]. It is asked again while there is no answer.
+    Claim(u64),
+    /// Say that a run was left out because there was no answer, the first one since the last start.
+    ReportUnclaimed,
 }
 
 /// The end of a process.
@@ -114,12 +128,30 @@ pub enum Next {
 struct Runs {
     timer: Timer,
     times: Times,
-    /// Start of the next run, if it is due.
-    due: Option<Instant>,
+    /// The next run, if it is due.
+    due: Option<Due>,
     /// A number by chance, which delays are made of.
     seed: u64,
-    /// A run was left out since the last start.
-    is_late: bool,
+    /// What was last said about runs that were left out since the last start.
+    said: Option<Order>,
+}
+
+/// A run of a timer that is due.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// Its start.
+    at: Instant,
+    /// Its time by the timer in seconds since 1970; `None`: it was asked for.
+    time: Option<u64>,
+    claim: Claim,
+}
+
+/// Whether this server may run a timer that several servers have.
+#[derive(Debug, Clone, Copy)]
+enum Claim {
+    Open,
+    Asked { again: Instant, until: Instant },
+    Granted,
 }
 
 #[derive(Debug)]
@@ -159,11 +191,37 @@ impl JobState {
     pub fn new(job: Job, zone: Zone, seed: u64, now: Now) -> JobState {
         let runs = job.timer.clone().map(|timer| {
             let times = Times::new(&timer.schedule, zone, now);
-            Runs { timer, times, due: None, seed, is_late: false }
+            Runs { timer, times, due: None, seed, said: None }
         });
         let phase = if runs.is_some() { Phase::Idle } else { Phase::Due(now.monotonic) };
         let slots = (0..job.processes).map(|_| Slot { phase, failures: 0 }).collect();
-        JobState { job, slots, runs, counts: Counts::default(), is_ending: false, is_paused: false }
+        let counts = Counts::default();
+        JobState { job, slots, runs, counts, is_ending: false, is_paused: false, is_shared: false }
+    }
+
+    /// Sets whether several servers have the job: a run at a time of its timer must then be claimed,
+    /// if the timer is shared.
+    pub fn share(&mut self, has_others: bool) {
+        self.is_shared = has_others && self.runs.as_ref().is_some_and(|runs| runs.timer.shared);
+    }
+
+    /// Takes the answer to [`Order::Claim`]: whether this server runs the timer at this time.
+    /// Returns true if it will; the answer may have come too late.
+    pub fn claimed(&mut self, time: u64, is_granted: bool) -> bool {
+        let Some(runs) = &mut self.runs else { return false };
+        match &mut runs.due {
+            Some(Due { time: Some(asked), claim: claim @ Claim::Asked { .. }, .. })
+                if *asked == time && is_granted =>
+            {
+                *claim = Claim::Granted;
+                true
+            }
+            Some(Due { time: Some(asked), claim: Claim::Asked { .. }, .. }) if *asked == time => {
+                runs.due = None;
+                false
+            }
+            _ => false,
+        }
     }
 
     /// Returns the job.
@@ -205,7 +263,7 @@ impl JobState {
             if !has_room {
                 return Err(NotRun::Runs);
             }
-            runs.due = Some(now);
+            runs.due = Some(Due { at: now, time: None, claim: Claim::Granted });
             return Ok(());
         }
         if self.is_paused {
@@ -315,7 +373,7 @@ impl JobState {
                     self.counts.started += 1;
                     self.counts.last_start = Some(wall);
                     if let Some(runs) = &mut self.runs {
-                        runs.is_late = false;
+                        runs.said = None;
                     }
                     orders.push(Order::Start(index));
                 }
@@ -336,18 +394,47 @@ impl JobState {
     /// Makes a slot due if a run of the timer is.
     fn let_times_pass(&mut self, now: Now, orders: &mut Vec<Order>) {
         let Some(runs) = self.runs.as_mut().filter(|_| !self.is_ending) else { return };
-        if runs.times.pass(now) && !self.is_paused {
-            match runs.due {
-                Some(_) => self.counts.left_out += 1,
-                None => runs.due = Some(now.monotonic + runs.delay(self.counts.started)),
+        let passed = runs.times.pass(now).filter(|_| !self.is_paused);
+        if let Some(time) = passed {
+            let is_asked = runs.due.is_some_and(|due| matches!(due.claim, Claim::Asked { .. }));
+            if runs.due.is_some() {
+                self.counts.left_out += 1;
+            }
+            if is_asked {
+                runs.say(Order::ReportUnclaimed, orders);
+            }
+            // The store may answer about this time, when it has not about the one before.
+            if is_asked || runs.due.is_none() {
+                let claim = if self.is_shared { Claim::Open } else { Claim::Granted };
+                let at = now.monotonic + runs.delay(self.counts.started);
+                runs.due = Some(Due { at, time: Some(time), claim });
             }
         }
-        if runs.due.is_none_or(|due| due > now.monotonic) {
-            return;
-        }
-        runs.due = None;
+        let Some(due) = runs.due.as_mut().filter(|due| due.at <= now.monotonic) else { return };
         let max = if runs.timer.overlap { MAX_PROCESSES as usize } else { 1 };
         let free = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
+        if let (Some(time), true) = (due.time, free.is_some() || self.slots.len() < max) {
+            let now = now.monotonic;
+            let ask = |until| Claim::Asked { again: now + CLAIM_INTERVAL, until };
+            match due.claim {
+                Claim::Granted => {}
+                Claim::Asked { until, .. } if until <= now => {
+                    runs.due = None;
+                    self.counts.left_out += 1;
+                    return runs.say(Order::ReportUnclaimed, orders);
+                }
+                Claim::Asked { again, .. } if again > now => return,
+                Claim::Asked { until, .. } => {
+                    due.claim = ask(until);
+                    return orders.push(Order::Claim(time));
+                }
+                Claim::Open => {
+                    due.claim = ask(now + CLAIM_TIMEOUT);
+                    return orders.push(Order::Claim(time));
+                }
+            }
+        }
+        runs.due = None;
         match free {
             Some(index) => self.slots[index].phase = Phase::Due(now.monotonic),
             None if self.slots.len() < max => {
@@ -355,9 +442,7 @@ impl JobState {
             }
             None => {
                 self.counts.left_out += 1;
-                if !std::mem::replace(&mut runs.is_late, true) {
-                    orders.push(Order::ReportLeftOut);
-                }
+                runs.say(Order::ReportLeftOut, orders);
             }
         }
     }
@@ -373,7 +458,11 @@ impl JobState {
             _ => None,
         });
         let times = runs.map(|runs| runs.times.due(now));
-        due.chain(times).chain(runs.and_then(|runs| runs.due)).min()
+        let run = runs.and_then(|runs| runs.due).map(|due| match due.claim {
+            Claim::Asked { again, until } => again.min(until),
+            Claim::Open | Claim::Granted => due.at,
+        });
+        due.chain(times).chain(run).min()
     }
 
     /// Records the end of the process of a slot, or that it could not be started.
@@ -414,6 +503,13 @@ impl JobState {
 }
 
 impl Runs {
+    /// Says why a run was left out, once until the next start.
+    fn say(&mut self, report: Order, orders: &mut Vec<Order>) {
+        if self.said.replace(report) != Some(report) {
+            orders.push(report);
+        }
+    }
+
     /// Returns a delay up to `jitter`, by chance.
     fn delay(&self, run: u64) -> Duration {
         let max = u64::try_from(self.timer.jitter.as_millis()).unwrap_or(u64::MAX);

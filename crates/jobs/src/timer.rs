@@ -46,18 +46,26 @@ impl Times {
         }
     }
 
-    /// Returns true if the command has become due since the last call.
-    pub(crate) fn pass(&mut self, now: Now) -> bool {
+    /// Returns the time at which the command has become due since the last call, in seconds since
+    /// 1970: the same one by the clocks of several servers, unless they are minutes apart.
+    pub(crate) fn pass(&mut self, now: Now) -> Option<u64> {
         match self {
-            Times::Every { next, .. } if *next > now.monotonic => false,
+            Times::Every { next, .. } if *next > now.monotonic => None,
             Times::Every { interval, next } => {
                 // Those that were missed are not made up for.
                 let missed = (now.monotonic - *next).as_nanos() / interval.as_nanos();
                 let missed = u32::try_from(missed).unwrap_or(u32::MAX);
                 *next += interval.saturating_mul(missed.saturating_add(1));
-                true
+                let wall = now.wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let interval = interval.as_secs().max(1);
+                // The clock of the wall has not come to the full interval yet, or has passed it.
+                Some((wall.as_secs() + interval / 2) / interval * interval)
             }
-            Times::Cron { cron, clock } => clock.pass(cron, now.wall),
+            Times::Cron { cron, clock } => {
+                let passed = clock.pass(cron, now.wall)?;
+                let minute = unix_seconds(now.wall).div_euclid(60) - passed;
+                Some(u64::try_from(minute * 60).unwrap_or(0))
+            }
         }
     }
 
@@ -88,12 +96,13 @@ impl Times {
 }
 
 impl Clock {
-    /// Returns true if a minute of `cron` has come since the last call. The four cases are those of
-    /// Vixie cron's main loop (`cron.c`), which looks at the clock once a minute, too.
-    fn pass(&mut self, cron: &Cron, wall: SystemTime) -> bool {
+    /// Returns how many minutes ago a minute of `cron` has come, if one has since the last call. The
+    /// four cases are those of Vixie cron's main loop (`cron.c`), which looks at the clock once a
+    /// minute, too.
+    fn pass(&mut self, cron: &Cron, wall: SystemTime) -> Option<i64> {
         let minute = self.zone.local_minute(wall);
         if minute == self.seen {
-            return false;
+            return None;
         }
         self.seen = minute;
         let is_in = |minute| minute_of(minute).is_some_and(|minute| cron.matches(minute));
@@ -101,15 +110,15 @@ impl Clock {
         if !(-CORRECTION..=CORRECTION).contains(&passed) {
             // The clock was corrected.
             self.reached = minute;
-            return is_in(minute);
+            return is_in(minute).then_some(0);
         }
-        let missed = self.reached + 1..=minute;
+        let mut missed = self.reached + 1..=minute;
         self.reached = self.reached.max(minute);
         if cron.is_wildcard() && !(1..=LATE).contains(&passed) {
-            is_in(minute)
+            is_in(minute).then_some(0)
         } else {
             // Empty while the clock repeats minutes.
-            missed.into_iter().any(is_in)
+            missed.find(|missed| is_in(*missed)).map(|missed| minute - missed)
         }
     }
 }
@@ -137,7 +146,7 @@ mod tests {
         let mut minutes = minutes.into_iter();
         let schedule = Schedule::Cron(Cron::parse(cron).unwrap());
         let mut times = Times::new(&schedule, Zone::of_rule(zone), now(minutes.next().unwrap()));
-        minutes.filter(|minute| times.pass(now(*minute))).collect()
+        minutes.filter(|minute| times.pass(now(*minute)).is_some()).collect()
     }
 
     #[test]
@@ -190,11 +199,29 @@ mod tests {
         let mut times = Times::new(&schedule, Zone::utc(), now(0, 0));
         assert_eq!(times.due(now(0, 0)), now(10, 0).monotonic, "the next full minute");
         assert_eq!(times.next(now(4, 4)), Some(wall(SPRING + 60)));
-        assert!(!times.pass(now(9, 9)) && times.pass(now(10, 10)) && !times.pass(now(11, 11)));
+        let mut is_due = |passed, step| times.pass(now(passed, step)).is_some();
+        assert!(!is_due(9, 9) && is_due(10, 10) && !is_due(11, 11));
         // The clock of the wall is set back an hour, and forward a day: it does not matter.
-        assert!(!times.pass(now(69, -3600)) && times.pass(now(70, 86_400)));
-        assert!(times.pass(now(400, 400)) && !times.pass(now(429, 429)), "missed ones");
-        assert!(times.pass(now(430, 430)));
+        assert!(!is_due(69, -3600) && is_due(70, 86_400));
+        assert!(is_due(400, 400) && !is_due(429, 429), "missed ones");
+        assert!(is_due(430, 430));
+    }
+
+    #[test]
+    fn clocks_that_are_seconds_apart_and_late_looks_name_the_same_time() {
+        let monotonic = Instant::now();
+        let interval = Schedule::Every(Duration::from_secs(60));
+        let cron = Schedule::Cron(Cron::parse("1 13 * * *").unwrap());
+        for (schedule, late) in [(interval, 20), (cron, 200)] {
+            for (error, passed) in [(0, 60), (-7, 67), (7, 53), (3, 57 + late)] {
+                let now = |passed: i64| Now {
+                    monotonic: monotonic + Duration::from_secs(passed.try_into().unwrap()),
+                    wall: wall(SPRING + error + passed),
+                };
+                let mut times = Times::new(&schedule, Zone::of_rule(BERLIN), now(0));
+                assert_eq!(times.pass(now(passed)), Some(SPRING as u64 + 60), "{error}");
+            }
+        }
     }
 
     /// A field of cron: `*`, a step, a number, a range or a list.

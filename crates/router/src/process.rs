@@ -57,6 +57,7 @@ mod spec;
 mod start;
 mod thread_loop;
 mod threads;
+mod timer_runs;
 mod tls;
 mod traces;
 mod trigger;

@@ -36,6 +36,8 @@ pub struct Grants {
     pub applications: HashMap<String, ApplicationSpec>,
     /// Jobs of applications, by the name of the application.
     pub jobs: BTreeMap<String, Vec<Job>>,
+    /// Several servers share a store, and run each timer on one of them.
+    pub shares_timers: bool,
     /// Logs of applications with jobs, by the name of the application.
     pub site_logs: BTreeMap<String, String>,
     /// Names of routes and upstreams, which requests are counted for.

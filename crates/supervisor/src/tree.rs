@@ -54,6 +54,7 @@ mod resources;
 mod router;
 mod router_replacement;
 mod service_manager;
+mod shared_runs;
 mod shutdown;
 mod signals;
 mod site_logs;

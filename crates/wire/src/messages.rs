@@ -53,7 +53,7 @@ pub use self::mail::{
 };
 pub use self::outcome::{ChangeOutcome, Restart};
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
-pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
+pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, RUN_INTERVAL, ToSupervisor};
 pub use self::secret::Secret;
 pub use self::spec::{
     ApplicationSpec, IdRange, Isolation, Problem, ProblemKind, ProcessUser, ResourceLimits,

@@ -66,7 +66,7 @@ fn each_mistake_of_a_job_has_its_place() {
 fn a_timer_has_an_interval_or_the_times_of_cron() {
     let all = jobs(json!({
         "a": {"command": ["a"], "every": "5m"},
-        "b": {"command": ["a"], "every": 90, "jitter": "30s", "overlap": true},
+        "b": {"command": ["a"], "every": 90, "jitter": "30s", "overlap": true, "shared": false},
         "c": {"command": ["a"], "cron": "15 3 * * *", "time_zone": "Europe/Berlin", "timeout": "1h"},
         "d": {"command": ["a"]},
     }))
@@ -78,10 +78,17 @@ fn a_timer_has_an_interval_or_the_times_of_cron() {
         overlap: false,
         jitter: Duration::ZERO,
         timeout: None,
+        shared: true,
     };
     assert_eq!(all[0].timer.as_ref(), Some(&plain));
     let other = Schedule::Every(seconds(90));
-    let other = Timer { schedule: other, jitter: seconds(30), overlap: true, ..plain.clone() };
+    let other = Timer {
+        schedule: other,
+        jitter: seconds(30),
+        overlap: true,
+        shared: false,
+        ..plain.clone()
+    };
     assert_eq!(all[1].timer.as_ref(), Some(&other));
     let cron = Schedule::Cron(Cron::parse("15 3 * * *").unwrap());
     let time_zone = Some("Europe/Berlin".to_owned());

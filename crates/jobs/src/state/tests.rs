@@ -137,6 +137,7 @@ fn every(interval: u64) -> Timer {
         overlap: false,
         jitter: Duration::ZERO,
         timeout: None,
+        shared: true,
     }
 }
 
@@ -264,6 +265,46 @@ fn a_paused_timer_runs_only_on_request() {
 }
 
 #[test]
+fn a_run_that_several_servers_share_starts_when_it_is_granted_to_this_one() {
+    let first = Instant::now();
+    let mut state = fresh(minutely(every(60)), first);
+    state.share(true);
+    let at = |count| Now {
+        monotonic: first + seconds(count),
+        wall: SystemTime::UNIX_EPOCH + seconds(count),
+    };
+    assert_eq!(state.orders(at(60)), [Order::Claim(60)]);
+    assert_eq!(state.due(at(60)), Some(at(65).monotonic));
+    assert_eq!(state.orders(at(64)), []);
+    assert_eq!(state.orders(at(65)), [Order::Claim(60)], "no answer has come");
+    assert!(!state.claimed(0, true), "that is the answer to another question");
+    assert!(state.claimed(60, true) && !state.claimed(60, true));
+    assert_eq!(state.orders(at(66)), [Order::Start(0)]);
+    assert_eq!(state.orders(at(120)), [Order::ReportLeftOut], "its own run goes on");
+    state.ended(0, true, at(121).monotonic);
+    assert_eq!(state.orders(at(180)), [Order::Claim(180)]);
+    assert!(!state.claimed(180, false));
+    assert_eq!((state.orders(at(239)), state.due(at(239))), (vec![], Some(at(240).monotonic)));
+    // The store does not answer for a minute, and for another one.
+    assert_eq!(state.orders(at(240)), [Order::Claim(240)]);
+    assert_eq!(state.orders(at(299)), [Order::Claim(240)]);
+    assert_eq!(state.orders(at(300)), [Order::ReportUnclaimed, Order::Claim(300)]);
+    assert!(!state.claimed(240, true), "too late");
+    assert_eq!(state.orders(at(360)), [Order::Claim(360)], "it is said once");
+    // A run that was asked for is not claimed, and others are not while there is one server.
+    assert_eq!(state.run(at(430).monotonic), Ok(()));
+    assert_eq!(state.orders(at(430)), [Order::Start(0)]);
+    state.ended(0, true, at(431).monotonic);
+    state.share(false);
+    assert_eq!(state.orders(at(480)), [Order::Start(0)]);
+    state.ended(0, true, at(481).monotonic);
+    let mut alone = fresh(minutely(Timer { shared: false, ..every(60) }), first);
+    alone.share(true);
+    assert_eq!(alone.orders(at(60)), [Order::Start(0)]);
+    assert_eq!(state.counts().left_out, 4);
+}
+
+#[test]
 fn times_of_cron_are_looked_at_each_minute() {
     let first = Instant::now();
     let timer = Timer { schedule: Schedule::Cron(Cron::parse("2 0 * * *").unwrap()), ..every(1) };
@@ -287,6 +328,7 @@ proptest! {
     fn no_slot_has_two_processes_and_each_job_can_end(
         steps in proptest::collection::vec((0u8..6, 0usize..4, 0u64..40_000), 1..200),
         timer in proptest::option::of((1u64..40, any::<bool>(), 0u64..40, 1u64..40)),
+        is_shared in any::<bool>(),
     ) {
         let mut now = Instant::now();
         let timer = timer.map(|(interval, overlap, jitter, timeout)| Timer {
@@ -299,6 +341,7 @@ proptest! {
         let is_timer = timer.is_some();
         let processes = if is_timer { 1 } else { 3 };
         let mut state = fresh(Job { timer, ..job(Restart::Always, processes) }, now);
+        state.share(is_shared);
         type Running = [Option<Option<Instant>>; 64];
         // For each slot with a process, the time at which it was asked to end.
         let mut running: Running = [None; 64];
@@ -319,7 +362,9 @@ proptest! {
                         assert!(now >= asked + seconds(10));
                     }
                     Order::ReportLate(slot) => assert!(is_timer && running[slot] == Some(None)),
-                    Order::ReportLeftOut => assert!(is_timer && !is_ending),
+                    Order::ReportLeftOut | Order::ReportUnclaimed | Order::Claim(_) => {
+                        assert!(is_timer && !is_ending);
+                    }
                 }
             }
         };
@@ -331,6 +376,7 @@ proptest! {
                     state.ended(slot, what == 0, now);
                 }
                 2 => drop(state.replace(slot)),
+                4 => drop(state.claimed(passed / 1000, passed % 2 == 0)),
                 3 if passed < 1000 => {
                     is_ending = true;
                     state.end();

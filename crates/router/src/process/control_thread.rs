@@ -34,6 +34,7 @@ use super::sandbox::RouterSandbox;
 use super::server_status::http_date;
 use super::site_logs::SiteLogFiles;
 use super::threads::Threads;
+use super::timer_runs;
 use super::trigger::{CHANGE_TIMEOUT, LOOK_TIMEOUT, START_TIMEOUT};
 use super::usage::UsageReports;
 
@@ -144,6 +145,12 @@ impl ControlThread {
             }
             FromSupervisor::Jobs { number, error } => {
                 self.jobs.answered(number, error, descriptors.into_iter().next());
+                Ok(())
+            }
+            FromSupervisor::ClaimRun { .. }
+            | FromSupervisor::HoldRun { .. }
+            | FromSupervisor::EndRun { .. } => {
+                timer_runs::on_message(message, &self.shared.cluster, &self.link);
                 Ok(())
             }
             message => self.pools.on_message(message, descriptors),

@@ -85,6 +85,10 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
                 }
             }
             27 => ToSupervisor::RestartJobs { application: name },
+            28 => {
+                let (job, token) = (name.clone(), Some(name.clone()));
+                ToSupervisor::RunClaimed { application: name, job, time: number, token }
+            }
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,

@@ -29,6 +29,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::applications::exit_of;
 use super::job_pauses::Pauses;
 use super::job_reports::LastLines;
+use super::shared_runs::SharedRun;
 use super::state::Tree;
 use crate::job_launch::{JobLaunch, time_zone};
 use crate::output::Output;
@@ -71,6 +72,8 @@ pub(super) struct Entry {
     pub(super) last_lines: LastLines,
     /// The last end in words.
     pub(super) last_end: Option<String>,
+    /// The run that no other server of the cluster may join.
+    pub(super) shared_run: Option<SharedRun>,
 }
 
 #[derive(Debug)]
@@ -160,6 +163,11 @@ impl Jobs {
         self.entries.iter_mut().filter(named).min_by_key(|entry| entry.state.is_ending())
     }
 
+    /// Returns all jobs, to change them.
+    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+        &mut self.entries
+    }
+
     fn processes(&self) -> impl Iterator<Item = &Process> {
         self.entries.iter().flat_map(|entry| entry.processes.values())
     }
@@ -219,6 +227,7 @@ impl Jobs {
                 processes: BTreeMap::new(),
                 last_lines: LastLines::default(),
                 last_end: None,
+                shared_run: None,
             });
         }
         problems
@@ -249,9 +258,14 @@ impl Tree {
             }
         }
         self.measure_jobs(now);
+        self.hold_shared_runs(now);
+        let shares_timers = self.changes.current.grants.shares_timers;
         for index in 0..self.jobs.entries.len() {
             let orders = match self.jobs.entries.get_mut(index) {
-                Some(entry) => entry.state.orders(times),
+                Some(entry) => {
+                    entry.state.share(shares_timers);
+                    entry.state.orders(times)
+                }
                 None => Vec::new(),
             };
             for order in orders {
@@ -261,6 +275,8 @@ impl Tree {
                     Order::Kill(slot) => self.kill_job(index, slot, now),
                     Order::ReportLate(slot) => self.report_late(index, slot),
                     Order::ReportLeftOut => self.report_left_out(index),
+                    Order::Claim(time) => self.claim_run(index, time),
+                    Order::ReportUnclaimed => self.report_unclaimed(index),
                 }
             }
         }
@@ -274,8 +290,10 @@ impl Tree {
         let jobs = &self.jobs;
         let times = both(now);
         let of_states = jobs.entries.iter().filter_map(|entry| entry.state.due(times));
-        let waits = self.jobs_wait_until(now).filter(|until| *until > now);
-        of_states.chain(jobs.is_due.then_some(now)).chain(waits).chain(jobs.next_measurement).min()
+        let waits = self.jobs_wait_until(now).filter(|until| *until > now).into_iter();
+        let held = jobs.shared_runs_due();
+        let others = waits.chain(jobs.next_measurement).chain(held);
+        of_states.chain(jobs.is_due.then_some(now)).chain(others).min()
     }
 
     /// Returns true if jobs may run now.
@@ -344,10 +362,12 @@ impl Tree {
                 let next = entry.state.ended(slot, false, now).next;
                 let event = format!("it cannot be started: {problem}");
                 entry.keep_end(&event);
+                let shared_run = entry.shared_run.take();
                 self.log.about(&OfApplication(&application)).write(
                     Level::Error,
                     format_args!("\"{application}\" job \"{name}\": {event}{}", shown(next)),
                 );
+                self.end_shared_run(&application, &name, shared_run);
             }
         }
     }
@@ -492,7 +512,10 @@ impl Tree {
             level,
             format_args!("\"{application}\" job \"{name}\": {event}{}", shown(end.next)),
         );
+        let (application, name) = (application.clone(), name.clone());
         entry.keep_end(&event);
+        let shared_run = entry.shared_run.take();
+        self.end_shared_run(&application, &name, shared_run);
         true
     }
 }

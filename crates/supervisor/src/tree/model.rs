@@ -56,6 +56,7 @@ impl Model {
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
             jobs: BTreeMap::new(),
+            shares_timers: true,
             site_logs: BTreeMap::new(),
             sites: BTreeSet::new(),
             mail: HashMap::new(),

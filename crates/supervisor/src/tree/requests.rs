@@ -69,6 +69,9 @@ impl Tree {
                 self.order_job(number, &application, &job, order);
             }
             Message::RestartJobs { application } => self.jobs.restart_named(&application),
+            Message::RunClaimed { application, job, time, token } => {
+                self.run_claimed(&application, &job, time, token);
+            }
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),
             Message::Prepared { generation } => self.commit(generation),

@@ -18,6 +18,9 @@ use crate::region::Geometry;
 /// `settings.shutdown_timeout` is set.
 pub const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Interval of [`FromSupervisor::HoldRun`]. After three without one, the store knows no run any more.
+pub const RUN_INTERVAL: Duration = Duration::from_secs(20);
+
 messages! {
     /// From the router to the supervisor. Everything that a message names (an address, an
     /// application, a file, a program) must be in the running configuration, or in the one that is
@@ -220,6 +223,17 @@ messages! {
         32 RestartJobs {
             /// Name of the application.
             application: String,
+        }
+        /// Answer to `ClaimRun`: the store has said which server runs the timer.
+        33 RunClaimed {
+            /// As given to `ClaimRun`.
+            application: String,
+            /// As given to `ClaimRun`.
+            job: String,
+            /// As given to `ClaimRun`.
+            time: u64,
+            /// What the store knows the run by if this server runs it.
+            token: Option<String>,
         }
     }
 }
@@ -437,6 +451,39 @@ messages! {
             number: u32,
             /// Error message; empty on success.
             error: String,
+        }
+        /// Asks the store of the cluster whether this server runs a timer; answered with
+        /// `RunClaimed` if the store answers.
+        39 ClaimRun {
+            /// Name of the application.
+            application: String,
+            /// Name of the job.
+            job: String,
+            /// Time of the run in seconds since 1970.
+            time: u64,
+            /// Seconds for which no other server may have a run of this time.
+            keep: u64,
+            /// No other server may begin a run of another time until `EndRun`, or until `HoldRun`
+            /// is missing.
+            is_exclusive: bool,
+        }
+        /// An exclusive run goes on. Sent each [`RUN_INTERVAL`].
+        40 HoldRun {
+            /// Name of the application.
+            application: String,
+            /// Name of the job.
+            job: String,
+            /// As given in `RunClaimed`.
+            token: String,
+        }
+        /// An exclusive run has ended.
+        41 EndRun {
+            /// Name of the application.
+            application: String,
+            /// Name of the job.
+            job: String,
+            /// As given in `RunClaimed`.
+            token: String,
         }
         /// Answer to `Prepared`: the configuration is stored, and applies from now on.
         18 Commit {

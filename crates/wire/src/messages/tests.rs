@@ -148,6 +148,9 @@ fn every_message_is_read_back_whole() {
         ToSupervisor::ReadJobs { number: 3, applications: Some(vec![text("a")]) },
         ToSupervisor::ReadJobLog { number: 3, application: text("a"), job: text("b") },
         ToSupervisor::RestartJobs { application: text("a") },
+        ToSupervisor::RunClaimed {
+            application: text("a"), job: text("b"), time: 60, token: Some(text("c")),
+        },
     );
     for order in [JobOrder::Run, JobOrder::Pause, JobOrder::Resume] {
         assert_read_back!(ToSupervisor:
@@ -155,6 +158,13 @@ fn every_message_is_read_back_whole() {
         );
     }
     assert_read_back!(FromSupervisor: FromSupervisor::Jobs { number: 3, error: text("no") });
+    assert_read_back!(FromSupervisor:
+        FromSupervisor::ClaimRun {
+            application: text("a"), job: text("b"), time: 60, keep: 600, is_exclusive: true,
+        },
+        FromSupervisor::HoldRun { application: text("a"), job: text("b"), token: text("c") },
+        FromSupervisor::EndRun { application: text("a"), job: text("b"), token: text("c") },
+    );
     assert_read_back!(FromSupervisor: FromSupervisor::Leaving { milliseconds: 1 << 40 });
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
