@@ -109,6 +109,13 @@ static SECTION: Shape = Shape {
         )
         .default("as above the directory")
         .details("`false` is Apache's `AllowOverride None`"),
+        Key::new(
+            "allow",
+            Kind::Texts,
+            "Classes of directives that these files may have, as `allow` of the site",
+        )
+        .default("as above the directory")
+        .details("Only beside `directory`"),
     ]],
 };
 
@@ -194,6 +201,8 @@ pub struct HtaccessSection {
     pub directives: Vec<String>,
     /// True if `.htaccess` files are read, false if not; `None` leaves the setting of the directory above.
     pub files: Option<bool>,
+    /// Directives that these files may have; `None` leaves the setting of the directory above.
+    pub allow: Option<Vec<String>>,
 }
 
 /// A member of `aliases`.
@@ -429,7 +438,11 @@ fn read_sections(node: &Node<'_>) -> Result<Vec<HtaccessSection>, Error> {
             pattern,
             directives: object.read("directives", read_lines)?.unwrap_or_default(),
             files: object.boolean("files")?,
+            allow: object.read("allow", read_classes)?,
         };
+        if section.allow.is_some() && kind != "directory" {
+            return Err(node.invalid("has \"allow\", which stands beside \"directory\" alone"));
+        }
         object.end()?;
         Ok(section)
     };
@@ -540,6 +553,14 @@ mod tests {
             (json!({"closed": ["/a/*", "~("]}), "/applications/a/htaccess/closed/1"),
             (json!({"without_scripts": "/a/**"}), "/applications/a/htaccess/without_scripts"),
             (json!({"other": 1}), "/applications/a/htaccess"),
+            (
+                json!({"sections": [{"directory": "/a", "allow": "None"}]}),
+                "/applications/a/htaccess/sections/0/allow",
+            ),
+            (
+                json!({"sections": [{"location": "/a", "allow": "All"}]}),
+                "/applications/a/htaccess/sections/0",
+            ),
         ] {
             let error = application(value.clone()).unwrap_err();
             assert_eq!(error.path(), path, "{value}: {error}");

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use howdah_text::wildcard::{self, Rules};
+
 use crate::allow::Allow;
 use crate::memory::SiteMemory;
 use crate::modules::mime::Types;
@@ -11,7 +13,7 @@ use crate::rewrite_map::RewriteMap;
 /// Configuration of a site outside of its `.htaccess` files: Apache's as Debian ships it.
 #[derive(Debug, Clone)]
 pub struct Base {
-    /// The directives that a `.htaccess` may have.
+    /// The directives that a `.htaccess` may have, unless a section says something else.
     pub allow: Allow,
     /// Index files of a directory.
     pub directory_index: Vec<Vec<u8>>,
@@ -66,6 +68,9 @@ pub struct Section {
     /// Whether the `.htaccess` files of the directory and those below it are read; `None` leaves
     /// the setting of the directory above.
     pub reads_files: Option<bool>,
+    /// What these files may have, of a [`SectionKind::Directory`]; `None` leaves it to the directory
+    /// above.
+    pub allow: Option<Allow>,
 }
 
 /// A path of URLs that leads to files elsewhere (`Alias`, `AliasMatch`).
@@ -81,7 +86,42 @@ pub struct Alias {
     pub root: String,
 }
 
+impl Section {
+    /// Returns the pattern; that of a directory has a slash at its end.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        let mut path = self.pattern.clone().into_bytes();
+        if self.kind == SectionKind::Directory && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path
+    }
+}
+
 impl Base {
+    /// Returns what the `.htaccess` file of a directory, which has a slash at its end, may have: what
+    /// the last of the deepest sections says that the directory is in (`AllowOverride`).
+    pub(crate) fn allowed_in(&self, directory: &[u8]) -> &Allow {
+        let mut found = (0, &self.allow);
+        for section in self.sections.iter().filter(|own| own.kind == SectionKind::Directory) {
+            let Some(allow) = &section.allow else { continue };
+            let path = section.path();
+            let depth = slashes(&path);
+            let mut ends = memchr::memchr_iter(b'/', directory);
+            let Some(end) = depth.checked_sub(1).and_then(|depth| ends.nth(depth)) else {
+                continue;
+            };
+            let above = &directory[..=end];
+            let is_meant = match wildcard::is_pattern(&path) {
+                true => is_wildcard_of(&path, above),
+                false => path == above,
+            };
+            if depth >= found.0 && is_meant {
+                found = (depth, allow);
+            }
+        }
+        found.1
+    }
+
     /// Returns true if another base has the same directives. What files may have, and the memory
     /// that they count in, does not concern them.
     pub(crate) fn has_same_directives(&self, other: &Base) -> bool {
@@ -140,6 +180,23 @@ const DEBIAN_MODULES: &str = "
     mod_watchdog.c watchdog_module mod_reqtimeout.c reqtimeout_module mod_status.c status_module
     prefork.c mpm_prefork_module
 ";
+/// Rules of wildcards in the paths of sections.
+const RULES: Rules =
+    Rules { has_classes: true, has_escapes: true, is_path: true, ignores_case: false };
+
+/// Longest path that a wildcard is tried on.
+const MAX_WILDCARD_BYTES: usize = 4096;
+
+/// Returns true if a path of a section with wildcards stands for a path.
+pub(crate) fn is_wildcard_of(pattern: &[u8], path: &[u8]) -> bool {
+    path.len() <= MAX_WILDCARD_BYTES && wildcard::matches(pattern, path, RULES)
+}
+
+/// Returns the number of slashes, by which sections of directories are sorted.
+pub(crate) fn slashes(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count()
+}
+
 /// Returns the built-in media types, read once.
 fn built_in_types() -> Arc<Types> {
     static TYPES: OnceLock<Arc<Types>> = OnceLock::new();

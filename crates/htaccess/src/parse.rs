@@ -49,9 +49,10 @@ pub fn compile(
     if bytes.len() > MAX_FILE_BYTES {
         return Err(broken(Failure::new(0, "the file is too large")));
     }
-    let mut reader = Reader::new(bytes, &file, base, exists);
+    let allow = base.allowed_in(directory);
+    let mut reader = Reader::new(bytes, &file, base, allow, exists);
     let nodes = reader.tree().map_err(broken)?;
-    let mut compiler = Compiler { file: &file, directory, base, warnings: Vec::new() };
+    let mut compiler = Compiler { file: &file, directory, allow, warnings: Vec::new() };
     let run = || {
         let mut config = DirConfig::default();
         (compiler.run(&nodes, &mut config, Scope::default()), config)

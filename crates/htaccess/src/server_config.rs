@@ -4,25 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use howdah_text::wildcard::{self, Rules};
+use howdah_text::wildcard;
 
 use crate::allow::Allow;
-use crate::base::{Base, Section, SectionKind};
+use crate::base::{Base, Section, SectionKind, is_wildcard_of, slashes};
 use crate::config::DirConfig;
 use crate::modules::pattern::{Pattern, replaced};
 use crate::modules::{alias, rewrite};
 use crate::parse::compile;
 use crate::world::Broken;
 
-/// Rules of wildcards in the paths of sections.
-const RULES: Rules =
-    Rules { has_classes: true, has_escapes: true, is_path: true, ignores_case: false };
-
 /// Directives that the server's configuration may have and a `.htaccess` may not.
 const SERVER_ONLY: [&str; 2] = ["php_admin_value", "php_admin_flag"];
-
-/// Longest path that a wildcard is tried on.
-const MAX_WILDCARD_BYTES: usize = 4096;
 
 /// Compiled sections and aliases.
 #[derive(Debug, Default)]
@@ -97,10 +90,7 @@ impl ServerConfig {
     fn add(&mut self, section: &Section, base: &Base) -> Result<(), Broken> {
         let is_directory =
             matches!(section.kind, SectionKind::Directory | SectionKind::DirectoryMatch);
-        let mut path = section.pattern.clone().into_bytes();
-        if section.kind == SectionKind::Directory && !path.ends_with(b"/") {
-            path.push(b'/');
-        }
+        let path = section.path();
         let directory = if is_directory { path.as_slice() } else { b"/" };
         let config = Arc::new(compile_base(&section.directives, directory, base)?);
         let matcher = match section.kind {
@@ -183,9 +173,7 @@ impl Matcher {
     fn matches_all_of(&self, path: &[u8]) -> bool {
         match self {
             Matcher::Exact(own) => own == path,
-            Matcher::Wildcard(own) => {
-                path.len() <= MAX_WILDCARD_BYTES && wildcard::matches(own, path, RULES)
-            }
+            Matcher::Wildcard(own) => is_wildcard_of(own, path),
             Matcher::Regex(regex) => regex.is_match(path).unwrap_or(true),
         }
     }
@@ -230,8 +218,4 @@ pub(crate) fn compile_base(text: &str, directory: &[u8], base: &Base) -> Result<
         ..Base::default()
     };
     compile(text.as_bytes(), b"base", directory, &unlimited, &|_| false)
-}
-
-fn slashes(path: &[u8]) -> usize {
-    path.iter().filter(|byte| **byte == b'/').count()
 }

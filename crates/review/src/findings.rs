@@ -9,7 +9,7 @@ use super::search::{Found, search, search_for_review};
 use super::site_file;
 use howdah_config::{ActionKind, Config, Htaccess};
 use howdah_htaccess::allow::Allow;
-use howdah_htaccess::base::Base;
+use howdah_htaccess::base::{Base, Section, SectionKind};
 use howdah_htaccess::parse::review::{Line, Review, review};
 use howdah_htaccess::world::Broken;
 use howdah_htaccess::{handler_name, server_config};
@@ -219,11 +219,27 @@ fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, Str
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("has more than {MAX_FILE_BYTES} bytes"));
     }
-    let base = Base { allow: Allow::parse(&settings.allow)?, ..Base::default() };
+    let base = base(settings)?;
     let mut directory = file.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec();
     directory.push(b'/');
     let exists = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).exists();
     Ok(review(&bytes, file.as_os_str().as_bytes(), &directory, &base, &exists))
+}
+
+/// Returns the base for the files of a site: what they may have.
+fn base(settings: &Htaccess) -> Result<Base, String> {
+    let mut sections = Vec::new();
+    for section in &settings.sections {
+        let Some(words) = &section.allow else { continue };
+        sections.push(Section {
+            kind: SectionKind::Directory,
+            pattern: section.pattern.clone(),
+            directives: String::new(),
+            reads_files: None,
+            allow: Some(Allow::parse(words)?),
+        });
+    }
+    Ok(Base { allow: Allow::parse(&settings.allow)?, sections, ..Base::default() })
 }
 
 /// Returns a text without line breaks and other control characters, which names of files may have,

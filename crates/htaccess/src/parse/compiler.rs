@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::section_kind::Kind;
 use super::tree::Node;
-use crate::base::Base;
+use crate::allow::Allow;
 use crate::budget;
 use crate::config::{DirConfig, begin_directive};
 use crate::directive::{self, Arguments, Directive, Place};
@@ -28,7 +28,7 @@ pub(super) struct Scope<'a> {
 pub(super) struct Compiler<'a> {
     pub file: &'a str,
     pub directory: &'a [u8],
-    pub base: &'a Base,
+    pub allow: &'a Allow,
     pub warnings: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Compiler<'_> {
         }
         let reason = "perhaps misspelled or defined by a module not included in the server \
                       configuration";
-        if self.base.allow.ignores_unknown {
+        if self.allow.ignores_unknown {
             self.warn(node, format!("Unknown directive {name} {reason}"));
             return Ok(());
         }
@@ -91,12 +91,12 @@ impl Compiler<'_> {
     ) -> Result<bool, Failure> {
         let is_permitted = match scope.classes {
             Some(classes) => classes.intersects(class),
-            None => self.base.allow.permits(name, class),
+            None => self.allow.permits(name, class),
         };
         if is_permitted {
             return Ok(true);
         }
-        if self.base.allow.ignores_forbidden {
+        if self.allow.ignores_forbidden {
             self.warn(node, format!("{name} in .htaccess forbidden by AllowOverride"));
             return Ok(false);
         }
@@ -125,7 +125,7 @@ impl Compiler<'_> {
             directory: self.directory,
             section: scope.section,
             methods: scope.methods,
-            options: self.base.allow.options,
+            options: self.allow.options,
         };
         call(directive, &node.arguments, config, &place).map_err(fail)?;
         if directive.name.starts_with('<') {

@@ -47,7 +47,8 @@ pub fn review(
         Err(error) => review.error = Some(error),
     }
     let file = String::from_utf8_lossy(path);
-    let mut reader = Reader::new(bytes, &file, base, exists);
+    let allow = base.allowed_in(directory);
+    let mut reader = Reader::new(bytes, &file, base, allow, exists);
     // An error in the tree is that of the compilation; the lines before it are not known then.
     if let Ok(nodes) = reader.tree() {
         add_lines(&nodes, &is_denial, &mut review.denials);

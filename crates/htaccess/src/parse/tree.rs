@@ -6,6 +6,7 @@
 use super::conditions;
 use super::failure::Failure;
 use super::lines::{Lines, TooLong};
+use crate::allow::Allow;
 use crate::base::Base;
 use crate::words::Words;
 
@@ -32,6 +33,7 @@ pub(super) struct Reader<'a> {
     lines: Lines<'a>,
     file: &'a str,
     base: &'a Base,
+    allow: &'a Allow,
     exists: &'a dyn Fn(&[u8]) -> bool,
     nodes: usize,
     /// Sections whose condition is false, with their lines.
@@ -45,12 +47,14 @@ impl<'a> Reader<'a> {
         bytes: &'a [u8],
         file: &'a str,
         base: &'a Base,
+        allow: &'a Allow,
         exists: &'a dyn Fn(&[u8]) -> bool,
     ) -> Reader<'a> {
         Reader {
             lines: Lines::new(bytes),
             file,
             base,
+            allow,
             exists,
             nodes: 0,
             skipped: Vec::new(),
@@ -150,7 +154,7 @@ impl<'a> Reader<'a> {
         section: &'static conditions::Section,
         node: &Node,
     ) -> Result<bool, Failure> {
-        if !self.base.allow.permits(section.name, crate::directive::Override::ALL) {
+        if !self.allow.permits(section.name, crate::directive::Override::ALL) {
             return Err(self.failure(format!("{} not allowed here", section.name)));
         }
         let mut context =

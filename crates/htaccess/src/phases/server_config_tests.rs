@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::allow::Allow;
 use crate::base::{Alias, Section, SectionKind};
 use crate::engine::Base;
 use crate::rewrite_map::{Function, RewriteMap};
@@ -10,7 +11,7 @@ use crate::testing::Site;
 /// A section; a directory is below the root of the tests, whose path is not known before.
 fn section(kind: SectionKind, pattern: &str, directives: &str) -> Section {
     let (pattern, directives) = (pattern.to_owned(), directives.to_owned());
-    Section { kind, pattern, directives, reads_files: None }
+    Section { kind, pattern, directives, reads_files: None, allow: None }
 }
 
 #[test]
@@ -77,6 +78,52 @@ fn a_section_tells_whether_files_are_read() {
     assert_eq!(site.summary("/a.txt"), "200 file /a.txt");
     assert_eq!(site.summary("/on/a.txt"), "403");
     assert_eq!(site.summary("/on/off/a.txt"), "403");
+}
+
+#[test]
+fn the_deepest_section_says_what_files_may_have() {
+    let allows = |pattern: &str, words: &[&str]| Section {
+        allow: Some(Allow::parse(words).unwrap()),
+        ..section(SectionKind::Directory, pattern, "")
+    };
+    let sections = vec![
+        allows("/*/*/open/deep", &["Limit"]),
+        allows("/", &["FileInfo"]),
+        allows("/*/*/open/", &["All"]),
+        section(SectionKind::Directory, "/*/*/open/deep/more", "Header set X-More yes"),
+        allows("/*/*/same", &["Limit"]),
+        allows("/*/*/s?me", &["FileInfo"]),
+    ];
+    let (denies, redirects) = ("Require all denied", "Redirect 302 / http://b.example/");
+    let site = Site::with_base(
+        Base { sections, ..Base::default() },
+        &[
+            ("a.txt", ""),
+            (".htaccess", "Header set X-Top yes"),
+            ("shut/.htaccess", denies),
+            ("shut/a.txt", ""),
+            ("open/.htaccess", "Require all granted"),
+            ("open/a.txt", ""),
+            ("open/deep/more/.htaccess", redirects),
+            ("open/deep/more/a.txt", ""),
+            ("same/.htaccess", redirects),
+            ("same/a.txt", ""),
+            ("openother/.htaccess", denies),
+            ("openother/a.txt", ""),
+        ],
+    );
+    // An error in a file is 500, as a class that the directory does not allow.
+    for (path, summary) in [
+        ("/a.txt", "200 file /a.txt"),
+        ("/shut/a.txt", "500"),
+        ("/open/a.txt", "200 file /open/a.txt"),
+        ("/open/deep/more/a.txt", "500"),
+        ("/same/a.txt", "302 http://b.example/same/a.txt"),
+        ("/openother/a.txt", "500"),
+    ] {
+        assert_eq!(site.summary(path), summary, "{path}");
+    }
+    assert_eq!(site.get("/a.txt").header("X-Top").unwrap_or_default(), "yes");
 }
 
 #[test]

@@ -211,15 +211,16 @@ fn base(
         php_pattern: runs_scripts.then(|| php_pattern(settings, extensions)),
         memory: Some(Arc::clone(memory)),
         extra: settings.directives.join("\n"),
-        sections: settings.sections.iter().map(section).collect(),
+        sections: settings.sections.iter().map(section).collect::<Result<_, _>>()?,
         aliases: settings.aliases.iter().map(alias).collect(),
         maps: settings.maps.iter().map(map).collect(),
         ..Base::default()
     }))
 }
 
-fn section(section: &HtaccessSection) -> Section {
-    Section {
+fn section(section: &HtaccessSection) -> Result<Section, Broken> {
+    let allow = section.allow.as_ref().map(|words| Allow::parse(words)).transpose();
+    Ok(Section {
         kind: match section.kind {
             "directory" => SectionKind::Directory,
             "directory_match" => SectionKind::DirectoryMatch,
@@ -229,7 +230,8 @@ fn section(section: &HtaccessSection) -> Section {
         pattern: section.pattern.clone(),
         directives: section.directives.join("\n"),
         reads_files: section.files,
-    }
+        allow: allow.map_err(Broken::new)?,
+    })
 }
 
 fn alias(alias: &HtaccessAlias) -> Alias {
