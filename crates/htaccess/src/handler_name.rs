@@ -22,6 +22,12 @@ pub(crate) fn is_php_type(media_type: &[u8]) -> bool {
     media_type.starts_with(b"application/x-") && names_php(media_type)
 }
 
+/// Returns true if a handler, in lower case, has another program than PHP run a file, as a CGI
+/// program or in another language: its source is not meant to be seen.
+pub fn names_program(handler: &[u8]) -> bool {
+    PROGRAMS.contains(&handler)
+}
+
 /// Returns the version of PHP in the name of a handler: `8.4` for `application/x-lsphp84`, `7` for
 /// `php7-script`.
 pub fn php_version(handler: &[u8]) -> Option<String> {
@@ -40,6 +46,18 @@ pub fn php_version(handler: &[u8]) -> Option<String> {
         })
     })
 }
+
+/// Handlers of mod_cgi, mod_fcgid, mod_fastcgi, mod_wsgi, mod_perl, mod_python and mod_lua.
+const PROGRAMS: [&[u8]; 8] = [
+    b"cgi-script",
+    b"application/x-httpd-cgi",
+    b"fcgid-script",
+    b"fastcgi-script",
+    b"wsgi-script",
+    b"perl-script",
+    b"mod_python",
+    b"lua-script",
+];
 
 fn has(text: &[u8], part: &[u8]) -> bool {
     memchr::memmem::find(text, part).is_some()

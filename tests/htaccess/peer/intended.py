@@ -96,6 +96,10 @@ TABLE = (
          "surprises: the server's handler of PHP is merged later", "mime: handlers of a former host that switch PHP off"),
         REFUSED),
     Intended(
+        "source of a file with the handler of CGI programs is 403",
+        "programs are not run; where Apache has mod_cgi, nobody sees their source",
+        ("core: options in every grammar",), REFUSED),
+    Intended(
         "names of PHP source that PHP does not run (`.php5`, `.PHP`, `.php.txt`) are 403",
         "they are scripts of another server, or copies of scripts",
         ("mime: double extensions", "mime: the order of extensions", "mime: ForceType in sections and with expressions",

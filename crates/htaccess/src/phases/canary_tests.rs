@@ -218,6 +218,27 @@ fn what_switches_php_off_refuses_scripts() {
 }
 
 #[test]
+fn the_source_of_programs_that_are_not_run_is_not_sent() {
+    for rules in [
+        "AddHandler cgi-script .cgi .pl",
+        "SetHandler CGI-Script\nOptions +ExecCGI",
+        "<Files *>\nSetHandler fcgid-script\n</Files>",
+        "AddType application/x-httpd-cgi .cgi .pl",
+        "RewriteEngine On\nRewriteRule ^ - [H=cgi-script]",
+    ] {
+        let site = Site::new(&[(".htaccess", rules), ("a.cgi", "secret"), ("b.pl", "secret")]);
+        for method in ["GET", "HEAD", "POST"] {
+            assert_eq!(site.summary(&format!("{method} /a.cgi")), "403", "{rules}");
+        }
+        assert_eq!(site.summary("/b.pl"), "403", "{rules}");
+        assert_eq!(site.summary("/none.cgi"), "404", "{rules}");
+        assert!(site.messages.borrow().iter().any(|text| text.contains("is a program")), "{rules}");
+    }
+    let site = Site::new(&[(".htaccess", "AddHandler cgi-script .cgi"), ("a.txt", "text")]);
+    assert_eq!(site.summary("/a.txt"), "200 file /a.txt");
+}
+
+#[test]
 fn handlers_of_other_servers_that_name_php_run_scripts() {
     for handler in [
         "application/x-lsphp84",

@@ -93,7 +93,8 @@ impl Server<'_> {
         match handled {
             Some(action) => Ok(Handled::Answer(action)),
             None => {
-                let action = self.file(record, is_source)?;
+                let is_program = handler_name::names_program(&handler.to_ascii_lowercase());
+                let action = self.file(record, is_source, is_program)?;
                 if matches!(action, Action::File) {
                     self.add_digest(record).await;
                 }
@@ -191,8 +192,8 @@ impl Server<'_> {
     }
 
     /// Sends a file, or says why not. Source of scripts is never sent: where directives turn PHP
-    /// off, it is refused.
-    fn file(&self, record: &mut Record, is_source: bool) -> Result<Action, u16> {
+    /// off, or have another program run the file, it is refused.
+    fn file(&self, record: &mut Record, is_source: bool, is_program: bool) -> Result<Action, u16> {
         record.is_body_read = true;
         match record.method.as_slice() {
             b"GET" | b"HEAD" | b"POST" => {}
@@ -214,6 +215,14 @@ impl Server<'_> {
         if is_source {
             let text = format!(
                 "{} is a script, and no directive has PHP run it: its source is not sent",
+                lossy(&record.filename)
+            );
+            self.world.log(Level::Error, &text);
+            return Err(403);
+        }
+        if is_program {
+            let text = format!(
+                "{} is a program by its handler, and PHP alone is run: its source is not sent",
                 lossy(&record.filename)
             );
             self.world.log(Level::Error, &text);

@@ -81,19 +81,9 @@ pub(super) fn set_handler(
 /// Returns true for a handler that runs something else than PHP.
 pub(super) fn runs_programs(handler: &str, facts: &Facts) -> bool {
     let is_php = howdah_htaccess::handler_name::names_php(handler.as_bytes());
-    matches!(
-        handler,
-        "cgi-script"
-            | "server-parsed"
-            | "wsgi-script"
-            | "perl-script"
-            | "mod_python"
-            | "lua-script"
-            | "send-as-is"
-            | "imap-file"
-            | "fcgid-script"
-            | "fastcgi-script"
-    ) || handler.starts_with("proxy:")
+    howdah_htaccess::handler_name::names_program(handler.as_bytes())
+        || matches!(handler, "server-parsed" | "send-as-is" | "imap-file")
+        || handler.starts_with("proxy:")
         || facts.actions.iter().any(|action| action == handler) && !is_php
 }
 
