@@ -1,6 +1,7 @@
 //! The phases of a request, in Apache's order.
 //!
-//! 1. [`translate`](Server::translate): the path is decoded and becomes the name of a file.
+//! 1. Variables by header fields of the server's configuration (mod_setenvif), then
+//!    [`translate`](Server::translate): the path is decoded and becomes the name of a file.
 //! 2. [`walk`]: the directories' `.htaccess`, then sections by name, then sections by condition.
 //! 3. Variables by header fields (mod_setenvif).
 //! 4. [`access`]: addresses, passwords, `Require`.
@@ -89,6 +90,10 @@ impl<'a> Server<'a> {
 
     /// All phases before the handler, for a request whose `uri` is not decoded yet.
     async fn phases(&self, record: &mut Record) -> Progress {
+        if !record.is_sub_request || record.previous.is_some() {
+            record.config = self.site.config.clone();
+            self.set_server_variables(record)?;
+        }
         self.translate(record)?;
         let progress = self.after_translation(record).await;
         services::add_vary(record);
@@ -100,6 +105,9 @@ impl<'a> Server<'a> {
         let walked = self.directory_walk(record);
         let has_left = closed::leave(record);
         walked?;
+        if has_left {
+            self.set_server_variables(record)?;
+        }
         self.file_walk(record);
         self.location_walk(record);
         self.if_walk(record)?;
@@ -136,7 +144,7 @@ impl<'a> Server<'a> {
         self.location_walk(record);
         let mut path = None;
         if own.rewrite.is_active() {
-            record.is_rewritten = true;
+            record.depends_on_request = true;
             match self.rewrite_path(record) {
                 Translation::None => {}
                 Translation::File(file) => path = Some(file),
@@ -151,7 +159,7 @@ impl<'a> Server<'a> {
                 return Err(status);
             }
             if let Some(file) = own.aliased(&record.uri) {
-                record.is_rewritten = true;
+                record.depends_on_request = true;
                 record.filename = file;
                 return self.checked_length(record);
             }

@@ -146,8 +146,8 @@ pub struct Record {
     pub name_exceptions: Option<Vec<Vec<u8>>>,
     /// True if the handler of files has read the request's body: a script for an error finds none.
     pub is_body_read: bool,
-    /// True if a rule has replaced the path by itself.
-    pub is_rewritten: bool,
+    /// True if the answer depends on more of the request than its path: on a rule, or on variables.
+    pub depends_on_request: bool,
     /// True if the head of the response has characters that no field may have: the server answers
     /// with 500.
     pub is_head_invalid: bool,

@@ -10,7 +10,7 @@ use crate::allow::Allow;
 use crate::base::{Base, Section, SectionKind, is_wildcard_of, slashes};
 use crate::config::DirConfig;
 use crate::modules::pattern::{Pattern, replaced};
-use crate::modules::{alias, rewrite};
+use crate::modules::{alias, rewrite, setenvif};
 use crate::parse::compile;
 use crate::world::Broken;
 
@@ -28,6 +28,8 @@ pub(crate) struct ServerConfig {
     /// Rules and redirects that are applied to the path of the URL.
     pub rewrite: rewrite::Config,
     pub redirects: alias::Config,
+    /// Variables by header fields, which all phases see (mod_setenvif).
+    pub environment: setenvif::Config,
 }
 
 #[derive(Debug)]
@@ -61,15 +63,17 @@ enum Source {
 
 impl ServerConfig {
     /// Compiles the sections and aliases of a base. `server` has the directives outside of
-    /// sections; its rules and redirects become those of the server.
+    /// sections; its rules, redirects and variables become those of the server.
     pub(crate) fn new(base: &Base, server: &mut DirConfig) -> Result<ServerConfig, Broken> {
         let mut compiled = ServerConfig {
             rewrite: server.of::<rewrite::Config>().of_server(),
             redirects: server.of::<alias::Config>().clone(),
+            environment: server.of::<setenvif::Config>().clone(),
             ..ServerConfig::default()
         };
         server.set(rewrite::Config::default());
         server.set(alias::Config::default());
+        server.set(setenvif::Config::default());
         for section in &base.sections {
             compiled.add(section, base)?;
         }

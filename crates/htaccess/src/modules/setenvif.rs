@@ -80,17 +80,28 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// Sets the variables of rules that match: the header-parser phase, after the directories and
-/// before access. The error is the status of the answer.
+/// Sets the variables of rules of directories that match: the header-parser phase, after the
+/// directories and before access. The error is the status of the answer.
 pub fn header_parser(
     record: &mut Record,
     world: &dyn World,
     services: &dyn Services,
 ) -> Result<(), u16> {
     let config = record.config.clone();
+    set_variables(config.of::<Config>(), record, world, services)
+}
+
+/// Sets the variables of rules that match; those of the server come before all phases. The error is
+/// the status of the answer.
+pub(crate) fn set_variables(
+    config: &Config,
+    record: &mut Record,
+    world: &dyn World,
+    services: &dyn Services,
+) -> Result<(), u16> {
     // As Apache: an expression without a match of its own refers to the groups of the match before.
     let mut last: Option<(Vec<u8>, Option<Groups>)> = None;
-    for rule in &config.of::<Config>().rules {
+    for rule in &config.rules {
         let Some(mut matched) = rule.matched(record, world, services) else { continue };
         if matched.1.is_some() {
             last = Some(matched.clone());

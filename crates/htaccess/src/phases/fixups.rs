@@ -2,6 +2,7 @@
 
 use super::index::REWRITTEN;
 use super::server::{Progress, Server};
+use crate::config::ModuleConfig;
 use crate::modules::core;
 use crate::modules::rewrite::{Event, Outcome as Rewriting, Trace};
 use crate::modules::services::Services;
@@ -46,6 +47,15 @@ impl Server<'_> {
         setenvif::header_parser(record, self.world, self)
     }
 
+    /// Sets variables by the request's header fields, as directives of the server say outside of all
+    /// sections: rules, conditions of sections and all that follows see them. A sub-request has those
+    /// of its request.
+    pub(super) fn set_server_variables(&self, record: &mut Record) -> Progress {
+        let rules = &self.site.own.environment;
+        record.depends_on_request |= !rules.is_constant();
+        setenvif::set_variables(rules, record, self.world, self)
+    }
+
     /// Runs the modules in the order of Apache's hooks: forced types, rewriting, redirects,
     /// variables, index files, header fields of the request. The first status ends it.
     pub(super) async fn fixups(&self, record: &mut Record) -> Progress {
@@ -73,7 +83,7 @@ impl Server<'_> {
         match rewrite::fixup(record, self, follows_links, trace) {
             Rewriting::Declined => Ok(()),
             Rewriting::Unchanged => {
-                record.is_rewritten = true;
+                record.depends_on_request = true;
                 Ok(())
             }
             Rewriting::Internal(target) => {

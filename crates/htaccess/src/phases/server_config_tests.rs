@@ -149,6 +149,24 @@ fn rules_and_redirects_of_the_server_come_before_files_and_access() {
 }
 
 #[test]
+fn rules_and_conditions_see_the_variables_of_the_server() {
+    let base = Base {
+        extra:
+            "SetEnvIf X-Kind bad kind=bad\nSetEnvIf Request_URI ^/one/ in=one\nRewriteEngine On\n\
+                RewriteCond %{ENV:kind} =bad\nRewriteRule ^/sub/ - [F]\n\
+                <If \"-n env('in')\">\nRequire all denied\n</If>\n"
+                .to_owned(),
+        ..Base::default()
+    };
+    let site = Site::with_base(base, &[("sub/a.txt", ""), ("one/a.txt", ""), ("b.txt", "")]);
+    let bad = |path: &str| site.send(path, &[("X-Kind", "bad")]).summary(&site);
+    assert_eq!(site.summary("/sub/a.txt"), "200 file /sub/a.txt");
+    assert_eq!(bad("/sub/a.txt"), "403");
+    assert_eq!(bad("/b.txt"), "200 file /b.txt");
+    assert_eq!(site.summary("/one/a.txt"), "403");
+}
+
+#[test]
 fn sections_of_the_server_take_the_handler_of_scripts_away() {
     let extra = "<Files \"*.phtml\">\nSetHandler None\n</Files>".to_owned();
     let site =

@@ -357,7 +357,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
             && (record.status, response.status) == (200, 200)
             && record.previous.is_none()
             && record.content_encoding.is_none()
-            && !record.is_rewritten
+            && !record.depends_on_request
             && record.config.is_constant();
         let of_file = is_constant.then(|| response.fields.clone());
         let (mut response, compression) = self.finish(*record, action, response).await;
