@@ -173,5 +173,5 @@ server {
       "GET /pass/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /pass/a.txt | Authorization: Basic YW5uOndyb25n", "GET /any/a.txt", "GET /any3/a.txt", "GET /any2/a.txt",
       "GET /any2/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /off/a.txt", "GET /methods/a.txt", "HEAD /methods/a.txt", "POST /methods/a.txt | body=x",
       "DELETE /methods/a.txt", "GET /return", "GET /inner/a.txt", "GET /around/a.txt", "GET /go/x"],
-         report={"root": "changed", "alias": "changed"}),
+         report={"root": "changed", "alias": "changed", "auth_basic Staff": "changed", "auth_basic x": "changed"}),
 ]

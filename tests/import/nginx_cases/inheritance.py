@@ -112,7 +112,7 @@ server {
       "GET /none/a.txt | Authorization: Basic YW5uOnNlY3JldA==", "GET /var/a.txt | Authorization: Basic YW5uOnNlY3JldA==",
       "GET /var/a.txt", "GET /var/a.txt | Host: none.test | Authorization: Basic YW5uOnNlY3JldA==", "~GET /quoted/a.txt", "~GET /quoted/a.txt?who=ann", "GET /any/a.txt", "~GET /any/a.txt?open=1", "GET /near/a.txt", "GET /near/a.txt?open=1",
       "GET /try/x", "GET /try/x | Authorization: Basic YW5uOnNlY3JldA=="],
-         report={"root": "changed", "alias": "changed", "map $arg_open": "changed", "auth_basic_user_file": "changed", "auth_basic $": "changed", "auth_basic The": "changed"},
+         report={"root": "changed", "alias": "changed", "map $arg_open": "changed", "auth_basic_user_file": "changed", "auth_basic $": "changed", "auth_basic The": "changed", "auth_basic Staff": "changed"},
          files={"htpasswd/site.test": "ann:$apr1$ca6gXBAM$xn0zHYElBGTGB/lIsmlE50\n"}),
     Case("error-of-access", """
 server {
@@ -122,7 +122,7 @@ server {
     location /asked/ { auth_basic x; auth_basic_user_file /srv/users; }
     location = /50x.html { internal; }
 }
-""", ["GET /closed/x", "GET /closed-too/x", "GET /asked/x", "GET /50x.html", "GET /dir/"], report={"root": "changed"}),
+""", ["GET /closed/x", "GET /closed-too/x", "GET /asked/x", "GET /50x.html", "GET /dir/"], report={"root": "changed", "auth_basic x": "changed"}),
     Case("values-of-servers", """
 limit_req_zone $server_name zone=each:1m rate=1r/m; log_format named '$server_name $status'; access_log /var/log/named.log named;
 map $server_name $is_one { one.test 1; default ""; }

@@ -147,7 +147,7 @@ server {
     location /old/ { limit_except GET { deny all; } rewrite ^/old/(.*)$ /$1 last; }
 }
 """, ["GET /api", "GET /api | Authorization: Basic YW5uOnNlY3JldA==", "POST /api", "OPTIONS /api", "GET /in/a.txt", "HEAD /in/a.txt | X: 1", "GET /in/a.txt | X: 1",
-      "POST /in/a.txt | X: 1", "GET /old/a.txt", "POST /old/a.txt"], report={"root": "changed", "alias": "changed"}),
+      "POST /in/a.txt | X: 1", "GET /old/a.txt", "POST /old/a.txt"], report={"root": "changed", "alias": "changed", "auth_basic z": "changed"}),
     Case("values-in-named-locations", """
 server {
     listen @PORT@; root /srv/www; set $closed 0;

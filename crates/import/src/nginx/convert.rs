@@ -65,6 +65,8 @@ pub struct Converter<'a> {
     pub tables: BTreeMap<String, Option<Template>>,
     /// Names of the variables of the document with their definitions.
     pub definitions: Definitions,
+    /// Number of variables that the value of each leads to.
+    pub weights: BTreeMap<String, usize>,
     /// The variables of the document, in their order.
     pub variables: Vec<(String, Value)>,
     /// The routes.
@@ -135,6 +137,7 @@ impl<'a> Converter<'a> {
             directory,
             tables: BTreeMap::new(),
             definitions: BTreeMap::new(),
+            weights: BTreeMap::new(),
             variables: Vec::new(),
             routes: Object::new(),
             reserved: BTreeSet::new(),

@@ -1,5 +1,6 @@
 //! `fastcgi_pass`: applications of type `php` for pools that are imported, and of type `fastcgi`.
 
+use howdah_config::Address;
 use serde_json::{Value, json};
 
 use super::context::Place;
@@ -548,5 +549,6 @@ pub fn server_address(text: &str, port: u16) -> Option<String> {
         Some(rest) => rest.split_once(']')?.1.starts_with(':'),
         None => text.contains(':'),
     };
-    Some(if has_port { text.to_owned() } else { format!("{text}:{port}") })
+    let address = if has_port { text.to_owned() } else { format!("{text}:{port}") };
+    Address::parse_server(&address).is_ok().then_some(address)
 }

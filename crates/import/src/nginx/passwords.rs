@@ -39,11 +39,13 @@ impl Converter<'_> {
         let realm = self.or_refused(directive, realm)?;
         let mut auth = object([("users_file", users.into())]);
         let text = realm.map_texts(|text| text.replace(char::is_control, "")).render();
+        let mut reason =
+            "browsers are told that names and passwords are in UTF-8 (charset=\"UTF-8\")"
+                .to_owned();
         if directive.arg(0).contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
-            let reason = "quotation marks and backslashes of the realm are escaped, which nginx does not do, and control characters left out";
-            self.report.mark(directive.id, Status::Changed, reason);
+            reason += "; quotation marks and backslashes of the realm are escaped, which nginx does not do, and control characters left out";
         }
-        self.report.converted(directive.id);
+        self.report.mark(directive.id, Status::Changed, reason);
         auth.insert("realm".to_owned(), text.into());
         if realm.constant().is_none() {
             // A realm of this text asks for no password; the case of its letters counts.

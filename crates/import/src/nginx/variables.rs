@@ -77,6 +77,10 @@ const RENAMED: [(&str, &str); 9] = [
 /// Maximum depth of variables in variables, such as `$request_filename` in `root`.
 const MAX_DEPTH: usize = 200;
 
+/// Maximum number of variables that a value leads to. A document has definitions with up to
+/// 1000, whose subject and value are both such a value.
+const MAX_WEIGHT: usize = 400;
+
 /// A part of a value of nginx.
 enum Part<'v> {
     Text(&'v str),
@@ -97,6 +101,10 @@ impl Converter<'_> {
                 Part::Text(text) => template.push_text(text),
                 Part::Variable(name) => template.push(&self.variable(name, place, state)?),
             }
+        }
+        let weight = weight_of(template.variables(), &self.weights);
+        if weight > MAX_WEIGHT {
+            return Err(format!("\"{text}\" leads to more than {MAX_WEIGHT} variables"));
         }
         Ok(template)
     }
@@ -249,6 +257,7 @@ impl Converter<'_> {
             name = format!("{base}_{}", letters(number));
         }
         self.definitions.insert(name.clone(), key);
+        self.weights.insert(name.clone(), weight_of_definition(&definition, &self.weights));
         self.variables.push((name.clone(), definition));
         name
     }
@@ -387,6 +396,30 @@ fn letters(mut number: usize) -> String {
     }
     out.reverse();
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// Returns the number of variables that are evaluated for those of these names, as a document counts
+/// them.
+fn weight_of<N: AsRef<str>>(
+    names: impl Iterator<Item = N>,
+    weights: &BTreeMap<String, usize>,
+) -> usize {
+    let own = |name: N| weights.get(name.as_ref()).copied().unwrap_or(1);
+    names.map(own).fold(0, usize::saturating_add)
+}
+
+fn weight_of_definition(definition: &Value, weights: &BTreeMap<String, usize>) -> usize {
+    let weight = |text: &str| weight_of(names_in(text), weights);
+    let text = |value: &Value| value.as_str().map_or(0, weight);
+    let source: usize =
+        ["map", "geo", "split"].iter().filter_map(|kind| definition.get(kind)).map(text).sum();
+    let values = definition["values"].as_object().into_iter().flatten();
+    let largest = values.map(|(key, value)| match definition.get("split") {
+        Some(_) => weight(key),
+        None => text(value),
+    });
+    let default = definition.get("default").map_or(0, text);
+    source.saturating_add(largest.max().unwrap_or(0).max(default)).saturating_add(1)
 }
 
 /// Returns the names of variables in a text of a document.
