@@ -26,7 +26,7 @@ def needs():
 def run(arguments):
     """Compares the documents. Returns how many differ."""
     differing = 0
-    examples = sorted(path for path in EXAMPLES.iterdir() if path.is_dir() and (not arguments.cases or path.name in arguments.cases))
+    examples = imported.chosen(sorted(path for path in EXAMPLES.iterdir() if path.is_dir()), arguments.cases)
     for example in examples:
         if problem := difference(arguments, example):
             print(f"FAIL: examples/{example.name}: {problem}")

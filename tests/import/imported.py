@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -55,6 +56,14 @@ def wrong_lines(report, file, expected):
             yield f"line {line}: {found.get(line, 'not in the report')}, expected: {expected.get(line, 'nothing')}"
 
 
+def chosen(cases, names, name_of=lambda case: case.name):
+    """The cases of these names; all without a name. Ends the program if there is no case of a name."""
+    known = {name_of(case) for case in cases}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"There is no case {', '.join(unknown)}. There are: {', '.join(sorted(known))}")
+    return [case for case in cases if not names or name_of(case) in names]
+
+
 def differences(compare, case):
     """The result of a comparison. A case that is broken must not hide the others."""
     try:
@@ -65,7 +74,7 @@ def differences(compare, case):
 
 def compare(name, kind, arguments):
     """Compares the cases of a kind. Returns how many have failed."""
-    cases = [case for case in kind.cases() if not arguments.cases or case.name in arguments.cases]
+    cases = chosen(kind.cases(), arguments.cases)
     tmp = Path(tempfile.mkdtemp(prefix=f"howdah-import-{name}-"))
     tmp.chmod(0o755)
     comparison = kind.Comparison(tmp, arguments, cases)

@@ -9,6 +9,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import imported
 import nginx_side
 from peers import nginx
 
@@ -61,7 +62,7 @@ class Arguments:
     def run(self, arguments):
         """Compares the cases. Returns how many have failed."""
         cases = [(context, line) for context, lines in WRONG.items() for line in lines]
-        cases = [case for case in cases if not arguments.cases or case[1].split()[0] in arguments.cases]
+        cases = imported.chosen(cases, arguments.cases, lambda case: case[1].split()[0])
         tmp = Path(tempfile.mkdtemp(prefix="howdah-import-nginx-arguments-"))
         importer = [arguments.importer.resolve()] if arguments.importer else [arguments.howdah, "import"]
         try:

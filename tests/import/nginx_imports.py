@@ -10,6 +10,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import imported
 import nginx_arguments
 import nginx_random
 import nginx_side
@@ -30,7 +31,7 @@ class Kind:
 
     def run(self, arguments):
         """Compares the cases. Returns how many have failed."""
-        cases = [case for case in self.cases() if not arguments.cases or case.name in arguments.cases]
+        cases = imported.chosen(list(self.cases()), arguments.cases)
         tmp = Path(tempfile.mkdtemp(prefix=f"howdah-import-{self.name}-"))
         tmp.chmod(0o755)
         comparison = nginx_side.Comparison(tmp, arguments.howdah, arguments.importer and arguments.importer.resolve())

@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -109,6 +110,8 @@ class Random:
 
     def run(self, arguments):
         """Compares the servers of each seed. Returns how many have failed."""
+        if unknown := [name for name in arguments.cases if not name.isdecimal()]:
+            sys.exit(f"There is no case {', '.join(unknown)}: a case is a number")
         seeds = [int(seed) for seed in arguments.cases] or SEEDS
         failed = 0
         for seed in seeds:
