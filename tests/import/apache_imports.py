@@ -28,9 +28,11 @@ def needs():
 def cases():
     from apache_cases import CASES
     from apache_more_cases import MORE
+    from apache_nasty_cases import CASES as NASTY
     from apache_panel_cases import CASES as PANELS
+    from apache_place_cases import CASES as PLACES
     from apache_row_cases import ROWS
-    return CASES + MORE + ROWS + PANELS
+    return CASES + MORE + ROWS + PANELS + PLACES + NASTY
 
 
 def run(arguments):
@@ -159,7 +161,7 @@ def make_tree(case, tmp):
         path.write_text(f"content of {name}\n" if text is None else text)
         os.utime(path, (1_700_000_000, 1_700_000_000))
     for path in [*tmp.glob("srv/**/*"), *tmp.glob("www/**/*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        path.chmod(0o755 if path.is_dir() or path.read_bytes().startswith(b"#!") else 0o644)
     (tmp / "case.json").write_text(json.dumps({
         "requests": case.requests, "inputs": [f"/etc/apache2/{name}" for name in case.inputs], "fpm": case.fpm,
         "backend": case.backend, "joins": case.joins}))

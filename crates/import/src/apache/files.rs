@@ -1,23 +1,31 @@
 //! The files of a host, and the application that runs its scripts.
 
+use howdah_config::{Pattern, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::Status;
 
 use super::debian;
-use super::handlers::BESIDE_MOD_PHP;
+use super::handlers::{BESIDE_MOD_PHP, ONLY_SCRIPTS};
 use super::proxy;
 use super::scope::{Facts, argument, mark};
 use super::site::{Engine, Site};
+use super::targets::{self, Rule, Target};
 
 impl<'n> Site<'_, 'n> {
     /// Returns the name of the application that runs the scripts of the host.
     pub(super) fn application(
         &mut self,
-        engine: &Engine,
+        engine: &mut Engine,
         facts: &Facts,
+        rules: &[Rule<'n>],
         root: &str,
     ) -> Option<String> {
+        if engine.servers.is_empty()
+            && let Some(address) = self.server_of_scripts(engine, rules)
+        {
+            return Some(self.fastcgi(&address, root, true));
+        }
         let Some((address, handler)) = engine.servers.last() else {
             // Rules of proxies pass scripts to PHP-FPM.
             let is_needed =
@@ -41,6 +49,33 @@ impl<'n> Site<'_, 'n> {
             self.report.replace(id, Status::Changed, reason);
         }
         Some(self.fastcgi(address, root, true))
+    }
+
+    /// Returns the server of FastCGI that rules pass scripts to. Apache asks for index files, and for
+    /// files that rules of a directory lead to, by their paths, so that these go there, too. No others
+    /// may run: of directories for uploads the rules may have none.
+    fn server_of_scripts(&mut self, engine: &mut Engine, rules: &[Rule<'n>]) -> Option<String> {
+        let rule = rules.iter().find(|rule| rule.source.matches("/index.php"))?;
+        let Target::FastCgi { address, .. } = &rule.target else { return None };
+        if self.common.has_mod_php {
+            // It runs scripts whose paths no rule has.
+            if !rule.source.matches("/any/other.php") {
+                return None;
+            }
+            let reason = format!("{ONLY_SCRIPTS}; {BESIDE_MOD_PHP}");
+            mark(self.report, rule.node, Status::Changed, reason);
+            return Some(address.clone());
+        }
+        for rule in rules {
+            let Target::FastCgi { address: other, .. } = &rule.target else { continue };
+            let (Value::String(pattern), _) = targets::uri(&rule.source, None) else { return None };
+            let pattern = format!("!{pattern}");
+            if other != address || Pattern::parse(&pattern, Subject::Uri).is_err() {
+                return None;
+            }
+            engine.without_scripts.push(pattern);
+        }
+        Some(address.clone())
     }
 
     pub(super) fn mod_php(&mut self, engine: &Engine, root: &str) -> String {
@@ -172,8 +207,8 @@ impl<'n> Site<'_, 'n> {
         application: Option<&str>,
     ) -> Value {
         let mut htaccess = Map::new();
-        if let Some((words, _)) = &engine.allow {
-            htaccess.insert("allow".into(), json!(words));
+        if let Some(words) = &engine.allow {
+            htaccess.insert("allow".into(), words.clone());
         }
         let mut names = Vec::new();
         for node in self.all().filter(|node| node.name == "accessfilename").collect::<Vec<_>>() {
@@ -203,6 +238,9 @@ impl<'n> Site<'_, 'n> {
             if !list.is_empty() {
                 htaccess.insert(key.into(), list.clone().into());
             }
+        }
+        if !engine.without_scripts.is_empty() {
+            htaccess.insert("without_scripts".into(), json!(engine.without_scripts));
         }
         if !engine.maps.is_empty() {
             htaccess.insert("maps".into(), engine.maps.clone().into());

@@ -4,6 +4,7 @@
 //! server's configuration may have, become others. If a directive that refuses requests has no
 //! counterpart, the scope is closed.
 
+use howdah_htaccess::allow::Allow;
 use howdah_htaccess::modules::pattern::Pattern;
 use serde_json::{Map, Value};
 
@@ -60,10 +61,10 @@ pub struct Scope {
     pub(super) is_closed: bool,
     /// TLS is required.
     pub(super) needs_tls: bool,
-    /// Whether `.htaccess` files are read.
-    pub files: Option<bool>,
-    /// Words of `AllowOverride`, and the directive.
-    pub allow: Option<(Vec<String>, Option<crate::Id>)>,
+    /// Words of `AllowOverride`.
+    pub allow: Option<Vec<String>>,
+    /// Words for the classes of the directives of `AllowOverrideList`.
+    pub allow_list: Vec<String>,
     /// Addresses of FastCGI servers that run files.
     pub servers: Vec<(String, Option<crate::Id>)>,
     /// Settings of PHP for the application.
@@ -86,6 +87,21 @@ impl Scope {
             lines.push("</If>".to_owned());
         }
         lines
+    }
+
+    /// Returns whether `.htaccess` files are read, and words for what they may have; `None` if the
+    /// scope does not say so. The two directives add to each other.
+    pub(super) fn allowed(&self) -> Option<(bool, Vec<String>)> {
+        if self.allow.is_none() && self.allow_list.is_empty() {
+            return None;
+        }
+        // What stands in front of None is taken back.
+        let words = self.allow.as_deref().unwrap_or_default();
+        let is_none = |word: &String| word.eq_ignore_ascii_case("none");
+        let words = &words[words.iter().rposition(is_none).map_or(0, |none| none + 1)..];
+        let all = [words, &self.allow_list].concat();
+        let reads_files = Allow::parse(&all).is_ok_and(|allow| !allow.is_none());
+        Some((reads_files, all))
     }
 
     pub(super) fn push(&mut self, node: &Node) {
@@ -460,18 +476,14 @@ fn allow_override(
     report: &mut Report,
 ) {
     if !matches!(place, Place::Directory(_)) {
-        let reason = "Apache has it in a <Directory> alone";
-        return mark(report, node, Status::NotConverted, reason);
+        let reason = "it has no effect outside of a <Directory>";
+        return mark(report, node, Status::NotNeeded, reason);
     }
-    if let Err(problem) = howdah_htaccess::allow::Allow::parse(all) {
+    if let Err(problem) = Allow::parse(all) {
         // Files are not read: those that close a directory would not hold.
         return close(node, &format!("{problem}; the place is closed"), scope, report);
     }
-    let is_none = all.iter().all(|word| word.eq_ignore_ascii_case("none"));
-    scope.files = Some(!is_none);
-    if !is_none {
-        scope.allow = Some((all.to_vec(), node.id));
-    }
+    scope.allow = Some(all.to_vec());
     let names_passwords = all
         .iter()
         .any(|word| word.eq_ignore_ascii_case("all") || word.eq_ignore_ascii_case("authconfig"));
@@ -487,7 +499,7 @@ fn allow_override_list(node: &Node, all: &[String], scope: &mut Scope, report: &
     if all.iter().any(|word| word.eq_ignore_ascii_case("none")) {
         return converted(report, node);
     }
-    let mut classes = scope.allow.take().map(|(classes, _)| classes).unwrap_or_default();
+    let mut classes = Vec::new();
     for name in all {
         let class = howdah_htaccess::registry::find(name).first().map(|found| found.class.0);
         classes.push(
@@ -504,8 +516,7 @@ fn allow_override_list(node: &Node, all: &[String], scope: &mut Scope, report: &
     }
     classes.sort_unstable();
     classes.dedup();
-    scope.files = Some(true);
-    scope.allow = Some((classes, node.id));
+    scope.allow_list = classes;
     let reason = "all directives of the same class are allowed, too";
     mark(report, node, Status::Changed, reason);
 }

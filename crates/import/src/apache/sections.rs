@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Status;
 
@@ -58,6 +58,7 @@ impl<'n> Site<'_, 'n> {
         for section in sections {
             self.add_section(section, facts, root, &mut engine);
         }
+        share_allowed(&mut engine);
         engine
     }
 
@@ -100,16 +101,6 @@ impl<'n> Site<'_, 'n> {
             return;
         }
         self.converted(node);
-        if let Some((words, id)) = scope.allow.take() {
-            if covers_root || engine.allow.is_none() {
-                engine.allow = Some((words, id));
-            } else if engine.allow.as_ref().is_some_and(|(known, _)| *known != words) {
-                let reason = "directives are allowed as for the root of the host";
-                if let Some(id) = id {
-                    self.report.mark(id, Status::Changed, reason);
-                }
-            }
-        }
         for (address, id) in std::mem::take(&mut scope.servers) {
             if covers_root || !is_directory && pattern == "/" {
                 engine.servers.push((address, id));
@@ -125,13 +116,31 @@ impl<'n> Site<'_, 'n> {
             }
         }
         engine.admin.append(&mut scope.admin);
-        let files = scope.files;
+        let allowed = scope.allowed();
         let lines = scope.into_lines();
         let mut section = json!({ kind: pattern, "directives": lines });
-        if let Some(files) = files {
-            section["files"] = files.into();
+        match allowed {
+            // Apache adds these sections when it has read the files.
+            Some(_) if is_regex => self.mark_without_effect(&children),
+            Some((reads_files, words)) => {
+                section["files"] = reads_files.into();
+                if reads_files {
+                    section["allow"] = json!(words);
+                }
+            }
+            None => {}
         }
         engine.sections.push(section);
+    }
+
+    /// Marks the directives that say what `.htaccess` files may have.
+    fn mark_without_effect(&mut self, nodes: &[&Node]) {
+        for node in nodes.iter().filter(|node| node.name.starts_with("allowoverride")) {
+            if let Some(id) = node.id {
+                let reason = "it has no effect in a section with an expression";
+                self.report.replace(id, Status::NotNeeded, reason);
+            }
+        }
     }
 
     /// Adds aliases: those of the host come before those outside.
@@ -218,6 +227,19 @@ impl<'n> Site<'_, 'n> {
                 .push(json!({ "location_match": "^/~", "directives": "Require all denied" }));
         }
     }
+}
+
+/// Moves what `.htaccess` files may have from the sections to the site, if all of them say the same.
+fn share_allowed(engine: &mut Engine) {
+    let mut all = engine.sections.iter().filter_map(|section| section.get("allow"));
+    let Some(first) = all.next().cloned() else { return };
+    if all.any(|other| *other != first) {
+        return;
+    }
+    for section in engine.sections.iter_mut().filter_map(Value::as_object_mut) {
+        section.remove("allow");
+    }
+    engine.allow = Some(first);
 }
 
 /// Returns true for a section of directories or paths.

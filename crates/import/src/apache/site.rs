@@ -81,8 +81,11 @@ pub struct Engine {
     pub aliases: Vec<Value>,
     /// Maps of rules.
     pub maps: Map<String, Value>,
-    pub allow: Option<(Vec<String>, Option<Id>)>,
+    /// What `.htaccess` files may have, if all sections that have them read say the same.
+    pub allow: Option<Value>,
     pub admin: Vec<(String, String)>,
+    /// Patterns of files that are not run.
+    pub without_scripts: Vec<String>,
     /// Servers of FastCGI for all files of the host.
     pub servers: Vec<(String, Option<Id>)>,
     /// Servers of FastCGI for the files of a directory.
@@ -98,11 +101,11 @@ impl<'n> Site<'_, 'n> {
         let mut engine = self.engine(&facts, &root);
         self.add_aliases(&mut engine);
         self.add_user_directories(&mut engine);
-        let application = self.application(&engine, &facts, &root);
-        engine.maps = facts.maps.clone();
-        let files = self.files(&engine, &root, application.as_deref());
         let locations = self.locations();
         let mut rules = self.proxy_rules(&locations);
+        let application = self.application(&mut engine, &facts, &rules, &root);
+        engine.maps = facts.maps.clone();
+        let files = self.files(&engine, &root, application.as_deref());
         let groups = self.rewrite_groups();
         let behind = format!("{} behind rules", self.label);
         let is_proxy = !rules.is_empty() || groups.iter().any(is_for_proxy);
