@@ -38,6 +38,8 @@ pub(crate) use self::answer::{Answer, Facts, body_length, discard_body};
 pub(crate) use self::budget::{BYTES_PER_CREDIT, Budget, MAX_KINDS};
 pub(crate) use self::direction::{Gone, Incoming, Outgoing, Reset, Room};
 pub(crate) use self::head::{RawHead, read_head};
+#[cfg(test)]
+pub(crate) use self::lifetime::SHUTDOWN_IDLE_TIMEOUT;
 pub(crate) use self::lifetime::{Lifetime, MAX_ABANDONED};
 pub(crate) use self::phase::ConnectionPhase;
 pub(crate) use self::send::{SEND_BUFFER_SIZE, is_of_connection, shown_status};

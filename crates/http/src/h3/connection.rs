@@ -16,6 +16,8 @@ use crate::streams::Shared;
 pub(super) struct Connection<T> {
     pub transport: T,
     pub shared: Rc<Shared>,
+    /// Id of the first request that was not accepted.
+    pub next_id: Cell<u64>,
     info: RefCell<Arc<ConnectionInfo>>,
     /// The error for which it was closed.
     error: Cell<Option<ConnectionError>>,
@@ -24,7 +26,7 @@ pub(super) struct Connection<T> {
 impl<T: Transport> Connection<T> {
     pub fn new(transport: T, shared: Rc<Shared>, info: Arc<ConnectionInfo>) -> Rc<Self> {
         let (info, error) = (RefCell::new(info), Cell::new(None));
-        Rc::new(Connection { transport, shared, info, error })
+        Rc::new(Connection { transport, shared, next_id: Cell::new(0), info, error })
     }
 
     /// Returns facts about the connection. After a change of the client's address, they are those of

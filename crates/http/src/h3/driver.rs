@@ -26,8 +26,6 @@ pub(super) struct Driver<T: Transport> {
     lifetime: Lifetime,
     /// Requests to be answered now.
     pub accepted: Vec<Halves<T>>,
-    /// Id of the first request that was not accepted.
-    next_id: u64,
     is_over: bool,
 }
 
@@ -40,7 +38,6 @@ impl<T: Transport> Driver<T> {
             uni: UniStreams::new(connection),
             lifetime: Lifetime::new(limits),
             accepted: Vec::new(),
-            next_id: 0,
             is_over: false,
         }
     }
@@ -102,7 +99,7 @@ impl<T: Transport> Driver<T> {
             connection.fail(ConnectionError::new(Code::ExcessiveLoad, TOO_MANY_FRAMES));
         }
         self.is_over = self.poll_accept(tasks.len(), cx).is_ready();
-        self.control.poll(self.next_id, cx);
+        self.control.poll(connection.next_id.get(), cx);
         if !self.accepted.is_empty() {
             return Poll::Ready(true);
         }
@@ -115,10 +112,9 @@ impl<T: Transport> Driver<T> {
             return Poll::Ready(false);
         }
         // The last response must have arrived, since closing loses what has not.
-        if self.control.is_limited()
-            && tasks.is_empty()
-            && connection.transport.poll_acknowledged(cx).is_ready()
-        {
+        if tasks.is_empty() && connection.transport.poll_acknowledged(cx).is_pending() {
+            ready!(self.lifetime.poll_unacknowledged(cx));
+        } else if tasks.is_empty() && self.control.is_limited() {
             connection.close();
             return Poll::Ready(false);
         }
@@ -141,7 +137,8 @@ impl<T: Transport> Driver<T> {
                 receiver.stop(Code::RequestRejected.number());
                 continue;
             }
-            self.next_id = self.next_id.max(id + 4);
+            let next_id = &self.connection.next_id;
+            next_id.set(next_id.get().max(id + 4));
             self.accepted.push((sender, receiver));
         }
         Poll::Pending
@@ -155,7 +152,7 @@ impl<T: Transport> Driver<T> {
                 return Poll::Ready(());
             }
             self.announce_end();
-            self.control.poll(self.next_id, cx);
+            self.control.poll(self.connection.next_id.get(), cx);
         }
     }
 

@@ -28,6 +28,8 @@ struct State {
     is_gone: bool,
     remote: Option<SocketAddr>,
     rtt: Duration,
+    /// The client acknowledges nothing.
+    is_silent: bool,
     /// Bytes of each stream that the server may send.
     window: usize,
     wakers: Vec<Waker>,
@@ -148,6 +150,11 @@ impl Wire {
         self.change(|state| state.remote = Some(remote));
     }
 
+    /// Lets the client acknowledge what it gets, or not.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.change(|state| state.is_silent = is_silent);
+    }
+
     /// Sets the round-trip time.
     pub fn set_rtt(&self, rtt: Duration) {
         self.change(|state| state.rtt = rtt);
@@ -222,7 +229,7 @@ impl Transport for Wire {
     }
 
     fn poll_acknowledged(&self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
+        if self.0.borrow().is_silent { Poll::Pending } else { Poll::Ready(()) }
     }
 
     fn close(&self, code: u64, reason: &str) {

@@ -14,7 +14,7 @@ use super::error::{Code, ConnectionError};
 use super::qpack::instructions::{Instructions, Kind};
 use super::transport::{ReadError, ReceiveStream, Transport};
 use super::varint::Varint;
-use crate::streams::Priority;
+use crate::streams::{MAX_STREAMS, Priority};
 
 /// Types of streams.
 mod kind {
@@ -23,6 +23,10 @@ mod kind {
     pub const ENCODER: u64 = 2;
     pub const DECODER: u64 = 3;
 }
+
+/// Ids of requests that a client may have sent or may send, from the first that was not accepted: it may
+/// open no more streams (RFC 9218, 7.2).
+const MAX_AHEAD: u64 = 4 * MAX_STREAMS as u64;
 
 /// Maximum number of bytes of a read.
 const MAX_READ: usize = 4096;
@@ -134,6 +138,10 @@ impl<T: Transport> UniStreams<T> {
                     match event {
                         Event::Frame(frame) => self.connection.spend(frame),
                         Event::Priority { stream, value } => {
+                            if stream >= self.connection.next_id.get() + MAX_AHEAD {
+                                let reason = "the priority of a request that is not permitted yet";
+                                return Err(ConnectionError::new(Code::IdError, reason));
+                            }
                             let priority = Priority::read(std::iter::once(&value[..]));
                             self.connection.shared.turns.update(stream, priority);
                         }

@@ -15,7 +15,7 @@ use crate::timer::Timer;
 pub(crate) const MAX_ABANDONED: u32 = 100;
 
 /// Maximum time without a request after the server has announced the end of the connection.
-const SHUTDOWN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const SHUTDOWN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeouts and counts of a connection.
 pub(crate) struct Lifetime {
@@ -72,6 +72,12 @@ impl Lifetime {
     /// Returns true if the client cancels more requests than it lets complete.
     pub fn is_abused(&self) -> bool {
         self.abandoned > MAX_ABANDONED
+    }
+
+    /// Ready when the client has not taken the end of its last response for too long: for the time that
+    /// it may be idle while the connection does not end.
+    pub fn poll_unacknowledged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.poll(cx, self.idle_since + self.limits.idle_timeout)
     }
 
     /// Ready at the first of two times: when the client has not taken the output since `blocked` for

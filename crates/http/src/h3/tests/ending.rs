@@ -2,7 +2,7 @@
 
 use super::super::varint;
 use super::*;
-use crate::streams::{FREE_STREAMS, MAX_ABANDONED};
+use crate::streams::{FREE_STREAMS, MAX_ABANDONED, SHUTDOWN_IDLE_TIMEOUT};
 
 /// Returns the ids of the GOAWAYs that the server has sent.
 fn goaways(client: &Client) -> Vec<u64> {
@@ -61,6 +61,22 @@ fn an_idle_connection_is_closed_without_an_error() {
             assert_eq!(client.code().await, Some(Code::NoError.number()));
             assert_eq!(goaways(&client).len(), 2);
         }
+    });
+}
+
+#[test]
+fn a_connection_that_ends_waits_until_the_client_has_taken_the_last_response() {
+    run(async {
+        let client = Client::connect();
+        client.wire.set_silent(true);
+        assert_eq!(client.get("/").await.status(), Some("200"));
+        client.drain.start();
+        until(|| goaways(&client).len() == 2).await;
+        // Longer than it waits for a request.
+        tokio::time::sleep(SHUTDOWN_IDLE_TIMEOUT + Duration::from_millis(200)).await;
+        assert_eq!(client.wire.closed(), None);
+        client.wire.set_silent(false);
+        assert_eq!(client.code().await, Some(Code::NoError.number()));
     });
 }
 

@@ -265,6 +265,7 @@ fn frames_of_the_control_stream_are_checked() {
             (&[SETTINGS, (kind::HEADERS, &[0, 0])], Code::FrameUnexpected),
             (&[SETTINGS, (0x6, &[])], Code::FrameUnexpected),
             (&[SETTINGS, (kind::PRIORITY_UPDATE, &[2])], Code::IdError),
+            (&[SETTINGS, (kind::PRIORITY_UPDATE, &[0x41, 0x90])], Code::IdError),
         ];
         for (frames, code) in cases {
             let found = on_streams(&[&control(frames)]).await;
