@@ -83,6 +83,7 @@ fn a_download_goes_on_over_changes_of_the_configuration_and_the_certificate() {
     assert!(served.connect().get("/a.txt").is_ok());
 }
 
+/// `tests/tools/http3_upgrades.py` does the same for longer, with many clients.
 #[test]
 fn downloads_go_on_over_upgrades_and_reloads() {
     let served = serve();
@@ -161,6 +162,23 @@ fn clients_of_a_router_that_has_died_learn_of_it_at_once() {
     });
     assert_eq!(lost, "reset by peer");
     assert!(served.connect().get("/a.txt").is_ok());
+}
+
+#[test]
+fn clients_of_a_server_that_was_killed_learn_of_it_when_it_starts_again() {
+    let Served { server, trust, .. } = serve();
+    let address = server.address;
+    let client = Http3::connect(address, &trust, "localhost");
+    assert!(client.get("/a.txt").is_ok());
+    let (_, site) = server.end(Signal::KILL);
+    let server = site.serve_at(&address.to_string());
+    let lost = eventually("the connection has ended", || {
+        let _ = client.try_request(&request("GET", "/a.txt", &[]));
+        client.connection().close_reason().map(|reason| reason.to_string())
+    });
+    assert_eq!(lost, "reset by peer");
+    assert!(Http3::connect(address, &trust, "localhost").get("/a.txt").is_ok());
+    drop(server);
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! The server under a service manager that the test plays: notifications, passed sockets, the
 //! watchdog, the journal.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use harness::http3::Http3;
 use harness::processes::{self, Process};
+use harness::tls::Authority;
 use harness::{Server, Site, eventually, free_address, free_listener, requirements};
 use howdah_sys::packet::{self, Received};
 use rustix::net::{AddressFamily, SocketType};
@@ -249,6 +252,27 @@ fn a_passed_socket_serves_the_listener_that_it_is_named_after() {
     assert!(response.ends_with("served"), "{response}");
     assert!(TcpStream::connect(configured).is_err(), "nothing else is bound");
     drop(server);
+}
+
+/// `ListenDatagram=443` beside a listener with HTTP/3.
+#[test]
+fn a_datagram_socket_of_the_service_manager_serves_http_3() {
+    let authority = Authority::new();
+    let (chain, key) = authority.issue(&["localhost"]);
+    let site = Site::new().file("a.txt", "a file");
+    let pair = site.data().join("pair.pem");
+    fs::write(&pair, chain + &key).unwrap();
+    let address = free_address();
+    let tls = json!({"certificate": {"chain": pair, "key": pair}});
+    let listeners = json!({address.to_string(): {"tls": tls, "http3": true}});
+    let socket = UdpSocket::bind(address).unwrap();
+    // Nobody else can bind the address as long as the test has this copy.
+    let copy = socket.try_clone().unwrap();
+    let site = passing(site.with(json!({"listeners": listeners})), socket, "howdah.socket");
+    let server = site.serve_at(&address.to_string());
+    let client = Http3::connect(server.address, &authority.client(None, &[]), "localhost");
+    assert_eq!(client.get("/a.txt").text(), "a file");
+    drop(copy);
 }
 
 #[test]

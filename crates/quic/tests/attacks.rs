@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -322,5 +323,81 @@ fn a_datagram_that_is_longer_than_clients_may_send_is_dropped() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         assert_eq!(endpoint.counters().received.get(), 1);
+    });
+}
+
+/// Passes datagrams between a client and a server. From `has_moved` on, the client seems to have another
+/// address, and gets nothing there before `is_reached`.
+async fn relay(
+    near: tokio::net::UdpSocket,
+    server: SocketAddr,
+    has_moved: Rc<Cell<bool>>,
+    is_reached: Rc<Cell<bool>>,
+) {
+    let bind = |ip: &'static str| tokio::net::UdpSocket::bind((ip, 0));
+    let (first, other) = (bind("127.0.0.1").await.unwrap(), bind("127.0.0.2").await.unwrap());
+    let (mut from_client, mut from_first, mut from_other) = ([0; 2048], [0; 2048], [0; 2048]);
+    let mut client = None;
+    loop {
+        tokio::select! {
+            received = near.recv_from(&mut from_client) => {
+                let (length, address) = received.unwrap();
+                client = Some(address);
+                let far = if has_moved.get() { &other } else { &first };
+                far.send_to(&from_client[..length], server).await.unwrap();
+            }
+            received = first.recv_from(&mut from_first) => {
+                let data = &from_first[..received.unwrap().0];
+                near.send_to(data, client.unwrap()).await.unwrap();
+            }
+            received = other.recv_from(&mut from_other) => {
+                let data = &from_other[..received.unwrap().0];
+                if is_reached.get() {
+                    near.send_to(data, client.unwrap()).await.unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_address_of_a_client_is_told_when_it_is_proven_and_not_before() {
+    run(async {
+        let echo = Echo::new();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let server = socket.local_addr().unwrap();
+        let settings = echo.settings(Options::default());
+        let endpoint = Endpoint::new(socket.into(), settings).unwrap();
+        endpoint.start_reading().unwrap();
+        let near = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = near.local_addr().unwrap();
+        let (has_moved, is_reached) = (Rc::<Cell<bool>>::default(), Rc::<Cell<bool>>::default());
+        let switches = (Rc::clone(&has_moved), Rc::clone(&is_reached));
+        tokio::task::spawn_local(relay(near, server, switches.0, switches.1));
+        let accept = async { endpoint.accept().await.unwrap() };
+        let ((_client, client), accepted) = tokio::join!(echo.connect(address), accept);
+        let serving = accepted.clone();
+        tokio::task::spawn_local(async move {
+            while let Ok((send, recv)) = serving.accept_bi().await {
+                tokio::task::spawn_local(support::echo(send, recv));
+            }
+        });
+        assert_eq!(exchange(&client, b"before".to_vec()).await, b"before");
+
+        has_moved.set(true);
+        let received = endpoint.counters().received.get();
+        let (mut send, mut recv) = client.open_bi().await.unwrap();
+        send.write_all(b"moved").await.unwrap();
+        send.finish().unwrap();
+        while endpoint.counters().received.get() < received + 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(accepted.remote().ip().to_string(), "127.0.0.1", "anybody could have sent it");
+
+        is_reached.set(true);
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"moved");
+        while accepted.remote().ip().to_string() != "127.0.0.2" {
+            assert_eq!(exchange(&client, b"after".to_vec()).await, b"after");
+        }
     });
 }

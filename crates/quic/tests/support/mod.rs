@@ -116,7 +116,7 @@ pub async fn echo_all(endpoint: Rc<Endpoint>) {
     }
 }
 
-async fn echo(mut send: Send, mut recv: Recv) {
+pub async fn echo(mut send: Send, mut recv: Recv) {
     while let Ok(Some(piece)) = read(&mut recv).await {
         if !write(&mut send, piece).await {
             return;
