@@ -29,7 +29,13 @@ const IGNORED: &[&str] = &[
 const PRESENCE: &[&str] = &["expires", "retry-after"];
 
 /// Marks of pages that servers make themselves.
-const OWN_PAGES: [&str; 3] = ["<center>nginx", "<address>Apache", "Apache Server at"];
+const OWN_PAGES: [&str; 4] = [
+    "<center>nginx",
+    "<address>Apache",
+    "Apache Server at",
+    // NGINX Unit.
+    "<!DOCTYPE html><title>Error ",
+];
 
 /// A request whose responses differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,6 +182,8 @@ mod tests {
         let new = answer(404, &[("content-type", "text/html;charset=utf-8")], "not found");
         assert_eq!(heads(&old, &new, "a", "http"), [""; 0]);
         assert!(!is_other_body(&old, &new));
+        let unit = answer(404, &[], "<!DOCTYPE html><title>Error 404</title><p>Error 404.\r\n");
+        assert!(!is_other_body(&unit, &new));
         let other = answer(404, &[("content-type", "text/plain")], "a page of the site");
         assert_eq!(heads(&other, &new, "a", "http").len(), 1);
         assert!(is_other_body(&other, &new));

@@ -29,6 +29,12 @@ pub fn moved(
     }
     if let Some(tls) = listener.get_mut("tls").and_then(Value::as_object_mut) {
         tls.remove("acme");
+        if let Some(name) = tls.get("certificate").and_then(stored_certificate) {
+            return Err(format!(
+                "the certificate \"{name}\" is in the state directory of a server, which is not read \
+                 here; compare with a listener without TLS (--against http://…)"
+            ));
+        }
     }
     let mut listeners = Map::new();
     listeners.insert(address.to_string(), listener);
@@ -62,6 +68,15 @@ fn chosen(document: &Value, old: SocketAddr, is_tls: bool) -> Option<&Value> {
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, listener)| listener)
 }
 
+/// Returns the name of a certificate that is no file, but a bundle in a state directory.
+fn stored_certificate(certificates: &Value) -> Option<&str> {
+    let all = match certificates {
+        Value::Array(all) => all.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    all.iter().filter_map(Value::as_str).find(|name| !name.contains('/'))
+}
+
 /// Takes out logs, and files that another server may have open.
 fn without_files(value: &mut Value) {
     match value {
@@ -92,6 +107,21 @@ fn without_files(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_of_a_state_directory_is_named() {
+        let address = "127.0.0.1:443".parse().unwrap();
+        let of = |certificate: Value| {
+            let document = json!({
+                "listeners": { "*:443": { "pass": "routes", "tls": { "certificate": certificate } } },
+                "routes": [],
+            });
+            moved(&document, address, true, address)
+        };
+        assert!(of(json!(["/a.pem", "site"])).unwrap_err().contains("\"site\""));
+        assert!(of(json!({ "file": "/a.pem" })).is_ok());
+        assert!(of(json!("/a.pem")).is_ok());
+    }
 
     #[test]
     fn one_listener_is_moved_and_no_log_is_written() {
