@@ -117,7 +117,7 @@ def attempt_once(workload, port, server, seconds, directory, shared=()):
 
 def workload_rounds(workload, options):
     """The number of rounds to believe."""
-    return options.rounds if options.quick else max(options.rounds, workload.rounds)
+    return options.rounds if options.is_exact else max(options.rounds, workload.rounds)
 
 
 def run(workload, running, options, directory, progress, shared=()):
