@@ -1,5 +1,6 @@
 //! `howdah fpm` behind a real nginx, and with clients of FastCGI.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -85,9 +86,14 @@ impl Pool {
 
     /// The same, with a query.
     fn ask_with(&self, query: &str) -> String {
+        self.ask_at("socket", query)
+    }
+
+    /// The same at another socket.
+    fn ask_at(&self, socket: &str, query: &str) -> String {
         let target = format!("/index.php{}{query}", if query.is_empty() { "" } else { "?" });
         let answer = || -> std::io::Result<Vec<u8>> {
-            let mut stream = UnixStream::connect(self.path("socket"))?;
+            let mut stream = UnixStream::connect(self.path(socket))?;
             let script = self.path("index.php").display().to_string();
             stream.write_all(&request(&[
                 ("SCRIPT_FILENAME", &script),
@@ -207,6 +213,8 @@ fn reloads_lose_no_request_and_take_the_new_configuration() {
         for number in 1..=5 {
             signal(pool.pid(), Signal::USR2);
             pool.wait_for("NOTICE: reloading: execvp(\"", number);
+            // The new processes are not ready for a rotation of logs, which must not end them.
+            signal(pool.pid(), Signal::USR1);
             pool.wait_for("NOTICE: ready to handle connections", number + 1);
         }
         is_over.store(true, Relaxed);
@@ -218,6 +226,7 @@ fn reloads_lose_no_request_and_take_the_new_configuration() {
     assert!(!inherited.is_empty() && pool.log().contains("NOTICE: using inherited socket fd="));
     assert_eq!(pool.end(Signal::QUIT), Some(0));
     assert!(pool.log().contains("NOTICE: Finishing ..."), "{}", pool.log());
+    assert_eq!(pool.log().matches("NOTICE: access log file re-opened").count(), 5);
 }
 
 #[test]
@@ -243,13 +252,53 @@ fn a_thousand_clients_at_once_are_all_answered() {
 
 #[test]
 fn output_of_scripts_is_in_the_log_if_the_pool_asks_for_it() {
-    let script = "<?php file_put_contents('php://stderr', \"said\\n\"); echo 'served';";
+    let script = "<?php file_put_contents('php://stderr', \"said\\n\"); echo 'served';\
+                  file_put_contents('php://stdout', 'told');";
     let mut pool = Pool::new(script, "catch_workers_output = yes").start();
     assert!(pool.ask().contains("served"));
     pool.wait_for("said into stderr: \"said\"", 1);
+    pool.wait_for("said into stdout: \"told\"", 1);
     let log = pool.log();
     let line = log.lines().find(|line| line.contains("said into")).unwrap();
     assert!(line.contains("] WARNING: [pool www] child "), "{line}");
+    pool.end(Signal::TERM);
+}
+
+/// Each request is answered, however long it waits, and idle processes of one pool make room for
+/// those of another.
+#[test]
+fn all_pools_together_have_no_more_processes_than_process_max() {
+    let line = "WARNING: The maximum number of processes has been reached. Please review your \
+                configuration and consider raising 'process.max'";
+    let script = "<?php usleep(50000); echo 'process ', getmypid(), '.';";
+    let other = |pool: &Pool| {
+        let socket = pool.path("other");
+        let user = if requirements::is_root() { "user = www-data\n" } else { "" };
+        format!(
+            "pm = ondemand\npm.max_children = 9\n[other]\n{user}listen = {}\nlisten.mode = 0666\n\
+             pm = ondemand\npm.max_children = 9",
+            socket.display()
+        )
+    };
+    let pool = Pool::new(script, "");
+    pool.configure(&other(&pool));
+    let text = fs::read_to_string(pool.path("fpm.conf")).unwrap();
+    let text = text.replace("[global]", "[global]\nprocess.max = 2");
+    fs::write(pool.path("fpm.conf"), text).unwrap();
+    let mut pool = pool.start();
+    let answers = |socket: &str| {
+        let answers: Vec<_> = thread::scope(|scope| {
+            let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| pool.ask_at(socket, ""))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        assert!(answers.iter().all(|answer| answer.contains("process ")), "{}", pool.log());
+        let found: BTreeSet<_> = answers.into_iter().collect();
+        found.len()
+    };
+    assert!(answers("socket") <= 2);
+    pool.wait_for(line, 1);
+    assert!(answers("other") <= 2, "the processes of the first pool have made room");
+    assert_eq!(pool.log().matches("exited on signal").count(), 0);
     pool.end(Signal::TERM);
 }
 
@@ -392,14 +441,26 @@ fn the_log_has_php_fpms_lines_about_processes_and_slow_requests() {
 
 #[test]
 fn a_pool_with_too_few_processes_is_told_in_the_log() {
-    let more = "pm = ondemand\npm.max_children = 1";
-    let mut pool = Pool::new("<?php usleep(300000); echo 'served';", more).start();
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..3).map(|_| scope.spawn(|| pool.ask())).collect();
-        assert!(clients.into_iter().all(|client| client.join().unwrap().contains("served")));
-    });
-    let line =
-        "WARNING: [pool www] server reached pm.max_children setting (1), consider raising it";
-    pool.wait_for(line, 1);
-    pool.end(Signal::TERM);
+    let busy = |more: &str, count: usize, lines: &[&str]| {
+        let mut pool = Pool::new("<?php usleep(500000); echo 'served';", more).start();
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..count).map(|_| scope.spawn(|| pool.ask())).collect();
+            assert!(clients.into_iter().all(|client| client.join().unwrap().contains("served")));
+        });
+        for line in lines {
+            pool.wait_for(&format!("WARNING: [pool www] {line}"), 1);
+        }
+        pool.end(Signal::TERM);
+    };
+    // The words are php-fpm's, which differ.
+    let line = "server reached max_children setting (1), consider raising it";
+    busy("pm = ondemand\npm.max_children = 1", 3, &[line]);
+    let more = "pm = dynamic\npm.max_children = 16\npm.start_servers = 1\n\
+                pm.min_spare_servers = 1\npm.max_spare_servers = 2";
+    let lines = [
+        "seems busy (you may need to increase pm.start_servers, or pm.min/max_spare_servers), \
+         spawning 8 children, there are 0 idle, and ",
+        "server reached pm.max_children setting (16), consider raising it",
+    ];
+    busy(more, 60, &lines);
 }

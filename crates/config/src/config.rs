@@ -1,5 +1,6 @@
 //! The document as a whole.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -289,6 +290,15 @@ impl Config {
             if !application.obeys_htaccess {
                 application.route_settings = settings.of(&application.name);
             }
+        }
+        let of_scripts: HashSet<String> = {
+            let fastcgi = config.listeners.iter().filter_map(|one| one.fastcgi.as_ref());
+            let of_scripts = fastcgi.filter(|fastcgi| fastcgi.status_path.is_none());
+            of_scripts.map(|fastcgi| fastcgi.application.clone()).collect()
+        };
+        for fastcgi in config.listeners.iter_mut().filter_map(|one| one.fastcgi.as_mut()) {
+            let has_status = fastcgi.status_path.is_some();
+            fastcgi.is_status_apart = has_status && of_scripts.contains(&fastcgi.application);
         }
         mistakes.part(config.check_cache_stores())?;
         Ok(config)

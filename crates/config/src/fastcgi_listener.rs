@@ -73,6 +73,8 @@ pub struct FastCgiListener {
     pub allow: Option<AddressPatterns>,
     /// `SCRIPT_NAME` of the status page.
     pub status_path: Option<String>,
+    /// Requests for scripts have another listener, without a status page.
+    pub is_status_apart: bool,
     /// `SCRIPT_NAME` of the ping page.
     pub ping_path: Option<String>,
     /// Text of the ping page.
@@ -147,6 +149,7 @@ impl FastCgiListener {
             target: target.clone(),
             allow,
             status_path: path("status_path")?,
+            is_status_apart: false,
             ping_path: path("ping_path")?,
             ping_response: object.text("ping_response")?.unwrap_or_else(|| "pong".to_owned()),
         }))

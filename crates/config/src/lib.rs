@@ -84,6 +84,7 @@ mod settings;
 mod share;
 mod site;
 mod smtp;
+mod static_types;
 mod sticky;
 mod stream;
 mod suggest;

@@ -10,9 +10,10 @@ use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::key::{COUNT, Key, Kind, Shape};
 use crate::memory_budget::{self, MemoryBudget};
-use crate::node::{Node, default_of_reader};
+use crate::node::Node;
 use crate::server_listeners::{METRICS, PROBES, ServerListeners};
 use crate::smtp::{SMTP, Smtp};
+use crate::static_types::{STATIC, StaticTypes};
 use crate::target::Target;
 use crate::telemetry::{TELEMETRY, Telemetry};
 
@@ -57,6 +58,18 @@ pub(crate) static SETTINGS: Shape = Shape {
             "A percentage is of the control group's memory if that is smaller. At least 32 MB. \
              [Automatic sizing](../tuning.md#a-budget) plans within it; configured numbers of \
              processes count, but are not reduced",
+        ),
+        Key::new(
+            "max_processes",
+            Kind::Integer(1, COUNT),
+            "Maximum number of workers of all PHP applications together",
+        )
+        .default("no limit")
+        .details(
+            "PHP-FPM's `process.max`. Those that start first are given in the order of the \
+             applications. At the limit, idle workers above `spare` end at once if requests of \
+             another application wait. Workers of a former configuration that finish their \
+             requests do not count",
         ),
         Key::new(
             "shutdown_delay",
@@ -266,38 +279,6 @@ const LAST_REQUESTS: usize = 10_000;
 /// Maximum of `large_header_buffer_size`: the server keeps request heads in memory.
 const MAX_HEAD_BUFFER_BYTES: i64 = 16 << 20;
 
-/// `static` of `http`.
-static STATIC: Shape = Shape {
-    name: "static",
-    parts: &[&[
-        Key::new(
-            "mime_types",
-            Kind::Either(&[
-                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Array(&Kind::Text), Kind::Null])),
-                Kind::Text,
-            ]),
-            "Media types and their file extensions, or a file with them such as \
-             `\"/etc/mime.types\"`",
-        )
-        .default("{}")
-        .details(
-            "They precede the built-in ones. **Howdah:** `null` in place of extensions takes a \
-             built-in type away. **Howdah:** in a document that is [read from a \
-             file](../configuration.md#several-files), it may also be the name of a list of \
-             types, in the form of the system (Apache's `TypesConfig`) or of nginx",
-        )
-        .unit(),
-        Key::switch(
-            "builtin_types",
-            true,
-            "Uses the built-in media types in addition to those of `mime_types`",
-        )
-        .details("nginx's `types` replaces its list: `false`"),
-        Key::new("default_type", Kind::Text, "Media type of files whose type is not known")
-            .default("none"),
-    ]],
-};
-
 /// Settings of the whole server.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -305,6 +286,8 @@ pub struct Settings {
     pub listen_threads: Option<u32>,
     /// Maximum memory of all PHP processes together; the memory of the machine if `None`.
     pub memory: Option<MemoryBudget>,
+    /// Maximum number of workers of all PHP applications together; no limit if `None`.
+    pub max_processes: Option<u32>,
     /// Time for which connections are still accepted when the server ends gracefully.
     pub shutdown_delay: Duration,
     /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None`
@@ -421,6 +404,7 @@ impl Settings {
         Settings {
             listen_threads: None,
             memory: None,
+            max_processes: None,
             shutdown_delay: Duration::ZERO,
             shutdown_timeout: None,
             resolver: Vec::new(),
@@ -444,6 +428,7 @@ impl Settings {
         let settings = Settings {
             listen_threads: object.integer("listen_threads")?,
             memory: object.read("memory", MemoryBudget::read)?,
+            max_processes: object.integer("max_processes")?,
             shutdown_delay: object.seconds("shutdown_delay")?.unwrap_or_default(),
             shutdown_timeout: object.seconds("shutdown_timeout")?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
@@ -522,69 +507,4 @@ impl HttpSettings {
         object.end()?;
         Ok(settings)
     }
-}
-
-/// Media types with their extensions, and built-in ones that are taken away.
-#[derive(Default)]
-struct MimeTypes {
-    types: Vec<(String, Vec<String>)>,
-    removed: Vec<String>,
-}
-
-/// Media types of files.
-struct StaticTypes {
-    mime_types: MimeTypes,
-    builtin_types: bool,
-    default_type: Option<String>,
-}
-
-default_of_reader!(StaticTypes, StaticTypes::read);
-
-impl StaticTypes {
-    fn read(node: &Node<'_>) -> Result<StaticTypes, Error> {
-        let object = node.object(&STATIC)?;
-        let types = StaticTypes {
-            mime_types: object.read("mime_types", read_mime_types)?.unwrap_or_default(),
-            builtin_types: object.switch("builtin_types")?,
-            default_type: object.read("default_type", |node| {
-                let name = node.text()?;
-                check_type(name, node).map(|()| name.to_owned())
-            })?,
-        };
-        object.end()?;
-        Ok(types)
-    }
-}
-
-fn check_type(name: &str, node: &Node<'_>) -> Result<(), Error> {
-    if !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        Ok(())
-    } else {
-        Err(node.invalid("is no media type; write one such as \"text/html\""))
-    }
-}
-
-/// Reads media types with an extension (`.html`) or a whole file name (`README`), or several.
-fn read_mime_types(node: &Node<'_>) -> Result<MimeTypes, Error> {
-    let mut taken = std::collections::HashMap::new();
-    let (mut types, mut removed) = (Vec::new(), Vec::new());
-    for (name, member) in node.members()? {
-        check_type(name, &member)?;
-        if member.value.is_null() {
-            removed.push(name.to_owned());
-            continue;
-        }
-        let mut extensions = Vec::new();
-        for element in member.one_or_many() {
-            let extension = element.text()?;
-            // Unit compares extensions without regard to case.
-            if let Some(other) = taken.insert(extension.to_ascii_lowercase(), name) {
-                let message = format!("names an extension that \"{other}\" has already");
-                return Err(element.invalid(message));
-            }
-            extensions.push(extension.to_owned());
-        }
-        types.push((name.to_owned(), extensions));
-    }
-    Ok(MimeTypes { types, removed })
 }

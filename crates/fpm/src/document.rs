@@ -66,12 +66,8 @@ pub fn document(
 ) -> Result<Value, String> {
     let global = lines(&conf.global);
     let (mut applications, mut members) = (Map::new(), Map::new());
-    let most = conf.global.number("process.max", 0);
     for pool in &conf.pools {
-        let mut application = application(pool, &global, php, arguments, environment)?;
-        if most > 0 {
-            limit_processes(&mut application, most);
-        }
+        let application = application(pool, &global, php, arguments, environment)?;
         applications.insert(pool.name.clone(), application);
     }
     for listener in listeners {
@@ -81,43 +77,19 @@ pub fn document(
         members.insert(listener.name.clone(), member(pool, listener));
     }
     let mut document = Map::new();
-    let control = conf.global.number("process_control_timeout", 0);
-    if control > 0 {
-        document.insert("settings".into(), json!({ "shutdown_timeout": control }));
+    let mut settings = Map::new();
+    for (name, directive) in
+        [("shutdown_timeout", "process_control_timeout"), ("max_processes", "process.max")]
+    {
+        let value = conf.global.number(directive, 0);
+        if value > 0 {
+            settings.insert(name.into(), value.into());
+        }
     }
+    document.insert("settings".into(), settings.into());
     document.insert("listeners".into(), members.into());
     document.insert("applications".into(), applications.into());
     Ok(document.into())
-}
-
-/// Limits the processes of a pool to `process.max`.
-fn limit_processes(application: &mut Value, most: i64) {
-    let lower = |value: &mut Value| {
-        if value.as_i64().is_some_and(|number| number > most) {
-            *value = most.into();
-        }
-    };
-    match &mut application["processes"] {
-        Value::Object(of_pool) => {
-            for name in ["max", "start", "spare", "max_spare"] {
-                if let Some(value) = of_pool.get_mut(name) {
-                    lower(value);
-                }
-            }
-        }
-        number => lower(number),
-    }
-}
-
-/// Returns true if the pools are to start with more processes than `process.max`.
-pub(crate) fn has_too_many_processes(conf: &Conf) -> bool {
-    let most = conf.global.number("process.max", 0);
-    let first = conf.pools.iter().map(|pool| match pool.text("pm") {
-        Some("static") => pool.number("pm.max_children", 0),
-        Some("dynamic") => pool.number("pm.start_servers", 0),
-        _ => 0,
-    });
-    most > 0 && first.fold(0, i64::saturating_add) > most
 }
 
 /// Returns the listener of a pool.
@@ -308,26 +280,4 @@ fn variables(pool: &Section, environment: &[(String, String)]) -> Vec<(String, S
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_pool_has_more_processes_than_process_max() {
-        let limited = |processes: Value| {
-            let mut application = json!({ "processes": processes });
-            limit_processes(&mut application, 4);
-            application["processes"].clone()
-        };
-        assert_eq!((limited(json!(9)), limited(json!(2))), (json!(4), json!(2)));
-        let dynamic = json!({"max": 9, "start": 5, "spare": 2, "max_spare": 6});
-        let expected = json!({"max": 4, "start": 4, "spare": 2, "max_spare": 4});
-        assert_eq!(limited(dynamic), expected);
-        assert_eq!(
-            limited(json!({"max": 9, "idle_timeout": 60})),
-            json!({"max": 4, "idle_timeout": 60})
-        );
-    }
 }

@@ -1,5 +1,6 @@
 //! PHP-FPM's log: lines `[29-Nov-2026 04:49:02] NOTICE: message`, as monitors read them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -66,7 +67,43 @@ impl Level {
 enum Target {
     Stderr,
     File { file: OwnedFd, path: PathBuf },
-    Syslog { socket: UnixDatagram, ident: String, facility: u8 },
+    Syslog(Syslog),
+}
+
+/// The syslog server of this machine.
+#[derive(Debug)]
+struct Syslog {
+    /// `None` before the first record, and after one that was not taken.
+    socket: RefCell<Option<UnixDatagram>>,
+    path: PathBuf,
+    ident: String,
+    facility: u8,
+}
+
+/// The socket of the syslog server.
+const SYSLOG: &str = "/dev/log";
+
+impl Syslog {
+    /// Sends a line in the form of the C library. The server may have been started again since the
+    /// last one.
+    fn send(&self, level: Level, line: &str) -> io::Result<()> {
+        let Syslog { path, ident, facility, .. } = self;
+        let priority = u16::from(*facility) * 8 + u16::from(level.severity());
+        let (time, pid) = (syslog_time(), std::process::id());
+        let record = format!("<{priority}>{time} {ident}[{pid}]: {line}");
+        let mut socket = self.socket.borrow_mut();
+        if let Some(connected) = &*socket
+            && connected.send(record.as_bytes()).is_ok()
+        {
+            return Ok(());
+        }
+        *socket = None;
+        let new = UnixDatagram::unbound()?;
+        new.connect(path)?;
+        new.send(record.as_bytes())?;
+        *socket = Some(new);
+        Ok(())
+    }
 }
 
 /// The log.
@@ -104,12 +141,15 @@ impl Log {
         Ok(())
     }
 
-    /// Connects to the syslog server of this machine. `facility`: its number.
-    pub fn open_syslog(&mut self, ident: &str, facility: u8) -> io::Result<()> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect("/dev/log")?;
-        self.target = Target::Syslog { socket, ident: ident.to_owned(), facility };
-        Ok(())
+    /// Lines go to the syslog server of this machine, or to standard error while there is none.
+    /// `facility`: its number.
+    pub fn use_syslog(&mut self, ident: &str, facility: u8) {
+        self.use_syslog_at(Path::new(SYSLOG), ident, facility);
+    }
+
+    fn use_syslog_at(&mut self, path: &Path, ident: &str, facility: u8) {
+        let (path, ident) = (path.to_owned(), ident.to_owned());
+        self.target = Target::Syslog(Syslog { socket: RefCell::default(), path, ident, facility });
     }
 
     /// Lines go to standard error alone.
@@ -184,7 +224,7 @@ impl Log {
     }
 
     fn prefix(&self, level: Level) -> String {
-        if matches!(self.target, Target::Syslog { .. }) {
+        if matches!(self.target, Target::Syslog(_)) {
             return format!("[{}] ", level.as_str());
         }
         format!("[{}] {}: ", now(), level.as_str())
@@ -200,11 +240,8 @@ impl Log {
                     let _ = io::stderr().write_all(whole.as_bytes());
                 }
             }
-            Target::Syslog { socket, ident, facility } => {
-                let priority = u16::from(*facility) * 8 + u16::from(level.severity());
-                let record = format!("<{priority}>{ident}[{}]: {line}", std::process::id());
-                let _ = socket.send(record.as_bytes());
-                if self.is_starting {
+            Target::Syslog(syslog) => {
+                if syslog.send(level, line).is_err() || self.is_starting {
                     let text = line.strip_prefix(prefix).unwrap_or(line);
                     let line = format!("[{}] {}: {text}\n", now(), level.as_str());
                     let _ = io::stderr().write_all(line.as_bytes());
@@ -259,18 +296,33 @@ pub(crate) fn now() -> String {
     dated(&text)
 }
 
+/// Returns the local time as `Nov 29 04:49:02` (RFC 3164, section 4.1.2).
+fn syslog_time() -> String {
+    let mut text = String::new();
+    clock::local_time(&mut text);
+    parts_of(&text).map_or(String::new(), |[_, month, day, time]| {
+        format!("{month} {:>2} {time}", day.trim_start_matches('0'))
+    })
+}
+
 /// Returns a time such as `2026/11/29 04:49:02` with the name of its month.
 fn dated(text: &str) -> String {
+    parts_of(text).map_or_else(
+        || text.to_owned(),
+        |[year, month, day, time]| format!("{day}-{month}-{year} {time}"),
+    )
+}
+
+/// Returns the year, the name of the month, the day and the time of one such as
+/// `2026/11/29 04:49:02`.
+fn parts_of(text: &str) -> Option<[&str; 4]> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let parts = || {
-        let (date, time) = text.split_once(' ')?;
-        let mut date = date.splitn(3, '/');
-        let (year, month, day) = (date.next()?, date.next()?, date.next()?);
-        let month = MONTHS.get(month.parse::<usize>().ok()?.checked_sub(1)?)?;
-        Some(format!("{day}-{month}-{year} {time}"))
-    };
-    parts().unwrap_or_else(|| text.to_owned())
+    let (date, time) = text.split_once(' ')?;
+    let mut date = date.splitn(3, '/');
+    let (year, month, day) = (date.next()?, date.next()?, date.next()?);
+    let month = MONTHS.get(month.parse::<usize>().ok()?.checked_sub(1)?)?;
+    Some([year, month, day, time])
 }
 
 #[cfg(test)]
@@ -311,5 +363,28 @@ mod tests {
         assert!(lines[1..].iter().all(|line| line.len() < 100 && line.contains("said: \"é")));
         let all: usize = lines[1..].iter().map(|line| line.matches('é').count()).sum();
         assert_eq!(all, 100);
+    }
+
+    #[test]
+    fn a_syslog_server_gets_the_facility_the_severity_and_the_name_and_may_be_started_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut log = Log::default();
+        log.use_syslog_at(&path, "shop", 17);
+        log.started();
+        log.write(Level::Error, "there is no server yet");
+        for _ in 0..2 {
+            let server = UnixDatagram::bind(&path).unwrap();
+            log.write(Level::Warning, "a warning");
+            let mut buffer = [0; 200];
+            let length = server.recv(&mut buffer).unwrap();
+            let record = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            let (priority, rest) = record.split_once('>').unwrap();
+            assert_eq!(priority, "<140", "17 * 8 + 4");
+            let line = format!(" shop[{}]: [WARNING] a warning", std::process::id());
+            assert_eq!(rest.strip_suffix(&line).map(str::len), Some("Nov 29 04:49:02".len()));
+            drop(server);
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 }

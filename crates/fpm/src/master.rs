@@ -23,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::command_line::Arguments;
 use crate::conf::Conf;
-use crate::document::{Php, clients, document, has_too_many_processes};
+use crate::document::{Php, clients, document};
 use crate::log::{Level, Log};
 use crate::records::Records;
 use crate::sockets::{self, Listener, Listening};
@@ -143,11 +143,12 @@ pub fn run(
     };
     let heartbeat = Heartbeat::new(&conf, manager.watchdog, &log);
     if is_reload || detached.is_some() {
-        use_final_target(&conf, arguments, &mut log);
+        log.started();
     }
     let former = variables.former.into_iter().map(|(pid, output)| Supervisor {
         pid,
         output,
+        is_serving: true,
         reports: Reports::default(),
         records: Records::new(&conf),
     });
@@ -169,6 +170,7 @@ pub fn run(
         current: None,
         detached,
         has_served: false,
+        is_to_reopen: false,
         stopping: None,
         restart_at: None,
     };
@@ -189,16 +191,6 @@ fn warn_about_clients(conf: &Conf, pid: u32, records: &Records, log: &Log) {
             say("There are no allowed addresses");
         }
     }
-}
-
-/// Lines go to the file of `error_log` alone in the background, and in the foreground unless
-/// standard error is a terminal or `-O` is given.
-fn use_final_target(conf: &Conf, arguments: &Arguments, log: &mut Log) {
-    let is_terminal = rustix::termios::isatty(rustix::stdio::stderr());
-    if conf.global.number("daemonize", 1) == 0 && (is_terminal || arguments.force_stderr) {
-        log.use_stderr();
-    }
-    log.started();
 }
 
 /// Goes to the background: the parent waits until something is written to the descriptor that is
@@ -236,6 +228,8 @@ struct Master<'a> {
     /// The parent of a server in the background waits for a byte.
     detached: Option<OwnedFd>,
     has_served: bool,
+    /// The logs are to be opened again as soon as the supervisor serves.
+    is_to_reopen: bool,
     /// The time at which the supervisor is killed; `Some(None)` waits for its requests.
     stopping: Option<Option<Instant>>,
     restart_at: Option<Instant>,
@@ -319,7 +313,8 @@ impl Master<'_> {
             Forked::Parent(pid) => {
                 let reports = Reports::new(reports);
                 let records = Records::new(&self.conf);
-                self.current = Some(Supervisor { pid, output, reports, records });
+                let is_serving = false;
+                self.current = Some(Supervisor { pid, output, is_serving, reports, records });
                 Ok(())
             }
             Forked::Child => {
@@ -394,19 +389,20 @@ impl Master<'_> {
         for former in &self.former {
             let _ = signals::send(former.pid, signals::SIGQUIT);
         }
+        if let Some(current) = &mut self.current {
+            current.is_serving = true;
+        }
+        if std::mem::take(&mut self.is_to_reopen) {
+            self.send_to_serving(signals::SIGUSR1);
+        }
         if self.has_served {
             return; // it takes the place of one that has ended
         }
         self.has_served = true;
         self.write_pid();
         let pid = std::process::id();
-        use_final_target(&self.conf, self.arguments, &mut self.log);
+        self.log.started();
         self.log.write(Level::Notice, format!("fpm is running, pid {pid}"));
-        if has_too_many_processes(&self.conf) {
-            let text = "The maximum number of processes has been reached. Please review your \
-                        configuration and consider raising 'process.max'";
-            self.log.write(Level::Warning, text);
-        }
         self.log.write(Level::Notice, "ready to handle connections");
         self.heartbeat.start(Instant::now(), &self.log);
         if let Some(current) = &self.current {
@@ -476,6 +472,13 @@ impl Master<'_> {
         }
     }
 
+    fn send_to_serving(&self, signal: i32) {
+        let supervisors = self.current.iter().chain(&self.former);
+        for supervisor in supervisors.filter(|supervisor| supervisor.is_serving) {
+            let _ = signals::send(supervisor.pid, signal);
+        }
+    }
+
     fn reopen(&mut self) {
         match self.log.reopen() {
             Ok(()) => self.log.write(Level::Notice, "error log file re-opened"),
@@ -484,9 +487,8 @@ impl Master<'_> {
                 self.log.write(Level::Error, format!("failed to open error_log{error}"));
             }
         }
-        if let Some(current) = &self.current {
-            let _ = signals::send(current.pid, signals::SIGUSR1);
-        }
+        self.is_to_reopen = self.current.as_ref().is_none_or(|current| !current.is_serving);
+        self.send_to_serving(signals::SIGUSR1);
         self.log.write(Level::Notice, "access log file re-opened");
     }
 

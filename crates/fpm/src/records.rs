@@ -50,6 +50,7 @@ struct Pool {
     decorates: bool,
     /// Processes end by themselves to be replaced, and not because there are too many.
     replaces: bool,
+    is_ondemand: bool,
     slow_log: Option<SlowLog>,
 }
 
@@ -66,7 +67,9 @@ impl Records {
                 SlowLog { path: path.into(), depth: usize::try_from(depth).unwrap_or(0) }
             });
             let listen = pool.text("listen").unwrap_or_default().to_owned();
-            (pool.name.clone(), Pool { listen, catches, decorates, replaces, slow_log })
+            let is_ondemand = pool.text("pm") == Some("ondemand");
+            let known = Pool { listen, catches, decorates, replaces, is_ondemand, slow_log };
+            (pool.name.clone(), known)
         });
         Records {
             pools: pools.collect(),
@@ -105,7 +108,10 @@ impl Records {
     /// the pool catches that, or as a line of its own.
     pub fn say(&self, pool: &str, pid: u32, level: Level, text: &str, log: &Log) {
         match self.pools.get(pool).filter(|known| known.catches) {
-            Some(known) => known.output(pool, pid, &format!("{}: {text}", level.as_str()), log),
+            Some(known) => {
+                let text = format!("{}: {text}", level.as_str());
+                known.output(pool, pid, Stream::Stderr, &text, log);
+            }
             None => log.write(level, text),
         }
     }
@@ -132,21 +138,24 @@ impl Records {
             if let Some(slow) = Slow::of(pool, message) {
                 return self.slow(&known, pool, pid, &slow, log);
             }
-            if let Some(workers) = exhausted(pool, message) {
-                let text = format!(
-                    "[pool {pool}] server reached pm.max_children setting ({workers}), consider \
-                     raising it"
-                );
-                return log.write(Level::Warning, text);
+            if let Some(text) = known.shortage(pool, message) {
+                return log.write(Level::Warning, format!("[pool {pool}] {text}"));
             }
-            if let Some(output) = output_of(pool, message) {
-                return known.output(pool, pid, output, log);
+            if let Some((stream, output)) = output_of(pool, message) {
+                return known.output(pool, pid, stream, output, log);
             }
             // What PHP writes to its log: php-fpm's child writes a line of its own log.
             if level == Level::Notice
                 && let Some(text) = message_of(pool, message)
             {
-                return known.output(pool, pid, &format!("NOTICE: PHP message: {text}"), log);
+                let text = format!("NOTICE: PHP message: {text}");
+                return known.output(pool, pid, Stream::Stderr, &text, log);
+            }
+            if let Some(text) = message_of(pool, message).filter(|text| is_refusal(text)) {
+                if text == UNKNOWN_SCRIPT {
+                    return log.write(Level::Debug, text);
+                }
+                return known.output(pool, pid, Stream::Stderr, &format!("NOTICE: {text}"), log);
             }
             if message == format!("\"{pool}\" application started") {
                 self.starts.insert(pid, Instant::now());
@@ -185,6 +194,11 @@ impl Records {
             let pool = self.pools.keys().find(is_its).cloned().unwrap_or_default();
             return self.say(&pool, pid, Level::Error, &text, log);
         }
+        if message.starts_with("settings/max_processes allows no more than ") {
+            let text = "The maximum number of processes has been reached. Please review your \
+                        configuration and consider raising 'process.max'";
+            return log.write(Level::Warning, text);
+        }
         log.write(level, message);
     }
 
@@ -210,11 +224,35 @@ impl Pool {
         self.listen == listener || is_port && listener.ends_with(&format!("]:{}", self.listen))
     }
 
-    fn output(&self, name: &str, pid: u32, output: &str, log: &Log) {
+    /// Returns php-fpm's words for a record about too few processes.
+    fn shortage(&self, name: &str, message: &str) -> Option<String> {
+        let rest = message.strip_prefix(&format!("\"{name}\" application: requests "))?;
+        if let Some(rest) = rest.strip_prefix("wait for its ") {
+            let (workers, _) = rest.split_once(" workers, ")?;
+            let directive = if self.is_ondemand { "max_children" } else { "pm.max_children" };
+            return Some(format!(
+                "server reached {directive} setting ({workers}), consider raising it"
+            ));
+        }
+        let numbers = rest.strip_prefix("come faster than workers start: ")?;
+        let (new, rest) = numbers.split_once(" more at once, ")?;
+        let (idle, rest) = rest.split_once(" idle, ")?;
+        let (total, _) = rest.split_once(" in all; ")?;
+        Some(format!(
+            "seems busy (you may need to increase pm.start_servers, or pm.min/max_spare_servers), \
+             spawning {new} children, there are {idle} idle, and {total} total children"
+        ))
+    }
+
+    fn output(&self, name: &str, pid: u32, stream: Stream, output: &str, log: &Log) {
         if !self.catches {
             return;
         }
-        let introduction = format!("[pool {name}] child {pid} said into stderr: ");
+        let stream = match stream {
+            Stream::Stderr => "stderr",
+            Stream::Stdout => "stdout",
+        };
+        let introduction = format!("[pool {name}] child {pid} said into {stream}: ");
         let output = output.strip_suffix(END_OF_MESSAGE).unwrap_or(output);
         let lines = output.split(END_OF_MESSAGE).flat_map(|message| message.split('\n'));
         for line in lines {
@@ -227,23 +265,29 @@ impl Pool {
     }
 }
 
-/// Returns the output of a process in a record: behind `output: ` or `output, part N: `, with the
-/// request in front of it, or the application.
-fn output_of<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
-    if let Some(output) = message.strip_prefix(&format!("\"{pool}\" application output: ")) {
-        return Some(output);
-    }
-    let (_, rest) = message.split_once(": output")?;
-    let (part, output) = rest.split_once(": ")?;
-    let is_part = part.is_empty() || part.starts_with(", part ");
-    is_part.then_some(output)
+/// The streams of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Stderr,
+    Stdout,
 }
 
-/// Returns the number of processes in a record about a pool that has as many as it may, and requests
-/// that wait.
-fn exhausted<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
-    let rest = message.strip_prefix(&format!("\"{pool}\" application: requests wait for its "))?;
-    rest.split_once(" workers, ").map(|(workers, _)| workers)
+/// Returns the output of a process in a record: behind `output: `, `output, part N: ` or the same
+/// with `standard output`, with the request in front of it, or the application.
+fn output_of<'a>(pool: &str, message: &'a str) -> Option<(Stream, &'a str)> {
+    let of_application = message.strip_prefix(&format!("\"{pool}\" application "));
+    let streams = [(Stream::Stderr, "output"), (Stream::Stdout, "standard output")];
+    let found = streams.into_iter().filter_map(|(stream, name)| {
+        if let Some(rest) = of_application.and_then(|rest| rest.strip_prefix(name)) {
+            return rest.strip_prefix(": ").map(|output| (0, stream, output));
+        }
+        let at = message.find(&format!(": {name}"))?;
+        let (part, output) = message[at + ": ".len() + name.len()..].split_once(": ")?;
+        let is_part = part.is_empty() || part.starts_with(", part ");
+        is_part.then_some((at, stream, output))
+    });
+    // The output may have the words, too.
+    found.min_by_key(|(at, ..)| *at).map(|(_, stream, output)| (stream, output))
 }
 
 /// Returns the listener and the client in a record about a connection that `listen.allowed_clients`
@@ -264,6 +308,17 @@ fn message_of<'a>(pool: &str, message: &'a str) -> Option<&'a str> {
     let rest = message.strip_prefix(&format!("\"{pool}\" request "))?;
     let (_, rest) = rest.split_once(": ")?;
     rest.split_once("): ").map(|(_, text)| text)
+}
+
+/// php-fpm tells this to the web server, and the log of developers.
+const UNKNOWN_SCRIPT: &str = "Primary script unknown";
+
+/// Returns true for a script that is not run. Visitors can ask for as many as they like, so php-fpm's
+/// log has no line about them, unless it has the output of processes.
+fn is_refusal(text: &str) -> bool {
+    let denied = " has been denied (see security.limit_extensions)";
+    let is_denied = text.starts_with("Access to the script '") && text.ends_with(denied);
+    is_denied || text == UNKNOWN_SCRIPT
 }
 
 /// Returns the process id and the end of a process in a record, in php-fpm's words.
@@ -315,9 +370,17 @@ mod tests {
     #[test]
     fn output_is_found_with_a_request_in_front_of_it_and_without() {
         let request = "request 1 \"GET /: output: /\" from 127.0.0.1";
-        assert_eq!(output_of("www", "\"www\" application output: a: b"), Some("a: b"));
-        assert_eq!(output_of("www", "request 7: output: PHP Warning: x"), Some("PHP Warning: x"));
-        assert_eq!(output_of("www", "request 7: output, part 2, the last: x"), Some("x"));
+        let (stderr, stdout) = (Stream::Stderr, Stream::Stdout);
+        for (record, expected) in [
+            ("\"www\" application output: a: b", (stderr, "a: b")),
+            ("\"www\" application standard output: a: b", (stdout, "a: b")),
+            ("request 7: output: PHP Warning: x", (stderr, "PHP Warning: x")),
+            ("request 7: output, part 2, the last: x", (stderr, "x")),
+            ("request 7: standard output: x: output: y", (stdout, "x: output: y")),
+            ("request 7: output: x: standard output: y", (stderr, "x: standard output: y")),
+        ] {
+            assert_eq!(output_of("www", record), Some(expected), "{record}");
+        }
         assert!(output_of("www", request).is_some(), "a request that looks so is cut early");
         assert_eq!(output_of("www", "request 7: no worker"), None);
     }
@@ -329,6 +392,44 @@ mod tests {
         for other in ["\"www\" request 8a", "\"b\" request 8a: GET / (/srv/a.php): x", ""] {
             assert_eq!(message_of("www", other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn scripts_that_are_not_run_are_told_as_output_of_the_process_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let written = |catches: &str| {
+            let text = format!(
+                "[global]\nerror_log = {}\n[www]\nlisten = 9000\nuser = root\n\
+                 pm = static\npm.max_children = 1\ncatch_workers_output = {catches}\n",
+                path.display()
+            );
+            let file = directory.path().join("fpm.conf");
+            std::fs::write(&file, text).unwrap();
+            let arguments = crate::command_line::Arguments {
+                allow_root: true,
+                ..crate::command_line::Arguments::default()
+            };
+            let mut log = Log::default();
+            let conf = Conf::load(&file, &arguments, &mut log).unwrap();
+            log.started();
+            let mut records = Records::new(&conf);
+            for text in [
+                "Primary script unknown",
+                "Access to the script '/a.txt' has been denied (see security.limit_extensions)",
+            ] {
+                let message = format!("\"www\" request 8a: GET /a? (/a.txt): {text}");
+                let record = serde_json::json!({
+                    "level": "error", "application": "www", "pid": 7, "message": message,
+                });
+                records.take(format!("{record}\n").as_bytes(), &log);
+            }
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(written("no"), "");
+        let line = "said into stderr: \"NOTICE: Access to the script '/a.txt' has been denied";
+        let log = written("yes");
+        assert!(log.contains(line) && log.lines().count() == 1, "{log}");
     }
 
     #[test]
@@ -345,11 +446,28 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_with_too_few_processes_has_their_number_in_the_line() {
-        let record = "\"www\" application: requests wait for its 3 workers, the most that \
-                      processes/max allows";
-        assert_eq!(exhausted("www", record), Some("3"));
-        assert_eq!(exhausted("b", record), None);
+    fn a_pool_with_too_few_processes_has_php_fpms_line_with_their_numbers() {
+        let mut pool = Pool {
+            listen: String::new(),
+            catches: false,
+            decorates: true,
+            replaces: false,
+            is_ondemand: false,
+            slow_log: None,
+        };
+        let record = "\"www\" application: requests wait for its 3 workers, or soon will; \
+                      processes/max allows no more";
+        let line = "server reached pm.max_children setting (3), consider raising it";
+        assert_eq!(pool.shortage("www", record).as_deref(), Some(line));
+        assert_eq!(pool.shortage("b", record), None);
+        pool.is_ondemand = true;
+        let line = "server reached max_children setting (3), consider raising it";
+        assert_eq!(pool.shortage("www", record).as_deref(), Some(line));
+        let record = "\"www\" application: requests come faster than workers start: 8 more at \
+                      once, 0 idle, 12 in all; more of processes/start and spare would be ready";
+        let line = "seems busy (you may need to increase pm.start_servers, or pm.min/max_spare_\
+                    servers), spawning 8 children, there are 0 idle, and 12 total children";
+        assert_eq!(pool.shortage("www", record).as_deref(), Some(line));
     }
 
     #[test]

@@ -32,9 +32,14 @@ pub struct OutputOwner {
     pub log: Arc<Log>,
 }
 
-/// Reads a worker's output until all writing ends of the pipe are closed.
-pub fn watch(pipe: OwnedFd, owner: OutputOwner) -> std::io::Result<Arc<Output>> {
-    Output::watch(pipe, Box::new(owner))
+/// Reads a worker's output until all writing ends of the pipe are closed. `stdout` is the pipe of
+/// standard output, if that is another one.
+pub fn watch(
+    pipe: OwnedFd,
+    stdout: Option<OwnedFd>,
+    owner: OutputOwner,
+) -> std::io::Result<Arc<Output>> {
+    Output::watch(pipe, stdout, Arc::new(owner))
 }
 
 impl RequestSource for OutputOwner {

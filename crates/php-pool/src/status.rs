@@ -147,6 +147,8 @@ pub(super) struct Counters {
     max_queued: u32,
     max_active: u32,
     is_at_max: bool,
+    /// Fewer workers are idle than the configuration asks for, at the maximum number of workers.
+    lacks_idle: bool,
     /// The maximum number of workers, if it was reached and that is not logged.
     pub(super) exhausted: Option<u32>,
     max_children_reached: u64,
@@ -183,12 +185,20 @@ impl Counters {
 
     /// Counts how often requests begin to wait for the maximum number of workers.
     pub(super) fn look(&mut self, requests: u32, workers: u32) {
-        let is_at_max = requests > workers && workers >= self.max_workers;
+        let waits = requests > workers && workers >= self.max_workers;
+        let is_at_max = waits || self.lacks_idle;
         if is_at_max && !self.is_at_max && self.manager != "static" {
             self.max_children_reached += 1;
             self.exhausted = Some(self.max_workers);
         }
         self.is_at_max = is_at_max;
+    }
+
+    /// Notes whether fewer workers than `spare` are idle at the maximum number of workers.
+    pub(super) fn look_at_idle(&mut self, requests: u32, workers: u32, spare: u32) {
+        let idle = workers.saturating_sub(requests);
+        self.lacks_idle = idle < spare && workers >= self.max_workers;
+        self.look(requests, workers);
     }
 
     /// Counts the end of a request.
@@ -346,6 +356,14 @@ pub fn manager(processes: &Processes) -> &'static str {
 }
 
 impl PoolStatus {
+    /// Counts a worker without a request as one with a request.
+    pub(crate) fn count_one_more(&mut self) {
+        let more = self.idle.min(1);
+        self.idle -= more;
+        self.active += more;
+        self.max_active = self.max_active.max(self.active);
+    }
+
     /// Returns the seconds since `start_time`.
     pub fn start_since(&self) -> u64 {
         clock::wall_seconds().saturating_sub(self.start_time)
@@ -374,6 +392,20 @@ mod tests {
         counts.submitted(1, 2);
         counts.submitted(3, 2);
         assert_eq!(counts.max_children_reached, 2);
+    }
+
+    #[test]
+    fn the_limit_of_workers_is_reached_as_well_if_too_few_are_idle() {
+        let mut counts = Counters { max_workers: 3, manager: "dynamic", ..Counters::new(0) };
+        counts.look_at_idle(1, 3, 2);
+        assert_eq!(counts.max_children_reached, 0);
+        counts.look_at_idle(2, 3, 2);
+        counts.look_at_idle(2, 3, 2);
+        counts.submitted(5, 3);
+        assert_eq!(counts.max_children_reached, 1, "it is the same time");
+        counts.look_at_idle(1, 2, 2);
+        counts.look_at_idle(2, 2, 2);
+        assert_eq!(counts.max_children_reached, 1, "more workers may start");
     }
 
     #[test]

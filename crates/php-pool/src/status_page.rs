@@ -24,6 +24,19 @@ use crate::status::ProcessStatus;
 
 pub use self::pool::Pool;
 
+/// Whose page it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// With Howdah's fields behind PHP-FPM's.
+    Howdah,
+    /// PHP-FPM's page, for a web server that passes requests to it.
+    PhpFpm {
+        /// It is at an address of its own (`pm.status_listen`). Otherwise, a process of the pool
+        /// answers the request in PHP-FPM, and one more is active.
+        is_apart: bool,
+    },
+}
+
 /// Format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -53,7 +66,7 @@ impl Pool {
 }
 
 /// Returns the page of an application in the format that the query requests.
-pub fn page(application: &Application, query: &[u8]) -> Response {
+pub fn page(application: &Application, query: &[u8], view: View) -> Response {
     let asks = |name: &str| {
         let mut names =
             query.split(|b| *b == b'&').filter_map(|part| part.split(|b| *b == b'=').next());
@@ -66,10 +79,13 @@ pub fn page(application: &Application, query: &[u8]) -> Response {
         ("openmetrics", Format::OpenMetrics),
     ];
     let format = formats.into_iter().find(|(name, _)| asks(name)).map_or(Format::Text, |(_, f)| f);
-    let pool = Pool::of(application, asks("full"));
+    let mut pool = Pool::of(application, asks("full"));
+    if view == (View::PhpFpm { is_apart: false }) {
+        pool.status.count_one_more();
+    }
     let php = application.queue.exposed_php_version();
     let (name, value) = format.media_type();
-    let page = begin(php.as_deref(), format.write(&pool, asks("full")));
+    let page = begin(php.as_deref(), format.write(&pool, asks("full"), view));
     unsniffed(uncached(page).with(name, value))
 }
 
@@ -115,15 +131,22 @@ impl Format {
         }
     }
 
-    fn write(self, pool: &Pool, full: bool) -> String {
-        let head = fields::of_pool(pool);
+    fn write(self, pool: &Pool, full: bool, view: View) -> String {
+        let mut head = fields::of_pool(pool);
+        let none = ProcessStatus::default();
+        let mut names = fields::of_process(&none);
         let processes = pool.status.processes.iter().map(fields::of_process);
-        let rows: Option<Vec<_>> = full.then(|| processes.collect());
+        let mut rows: Option<Vec<_>> = full.then(|| processes.collect());
+        if view != View::Howdah {
+            head.truncate(fields::PHP_FPM);
+            let all = rows.iter_mut().flatten().chain([&mut names]);
+            all.for_each(|row| row.truncate(fields::PHP_FPM_PROCESS));
+        }
         match self {
-            Format::Html => html(&head, rows),
+            Format::Html => html(&head, &names, rows, view),
             Format::Xml => xml(&head, rows),
             Format::Json => json(&head, rows),
-            Format::OpenMetrics => metrics::write(pool),
+            Format::OpenMetrics => metrics::write(pool, view),
             Format::Text => text(&head, rows),
         }
     }
@@ -189,10 +212,20 @@ fn xml(head: &[Field<'_>], rows: Rows<'_>) -> String {
     out
 }
 
-fn html(head: &[Field<'_>], rows: Rows<'_>) -> String {
-    let mut out = "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
-                   <title>Status</title></head>\n<body>\n<table>\n"
-        .to_owned();
+fn html(head: &[Field<'_>], names: &[Field<'_>], rows: Rows<'_>, view: View) -> String {
+    let begin = match view {
+        View::Howdah => {
+            "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
+             <title>Status</title></head>\n"
+        }
+        View::PhpFpm { .. } => {
+            "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\" \
+             \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd\">\n\
+             <html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n\
+             <head><title>PHP-FPM Status Page</title></head>\n"
+        }
+    };
+    let mut out = format!("{begin}<body>\n<table>\n");
     for Field(name, value) in head {
         let value = escaped(&value.for_people());
         let _ = writeln!(out, "<tr><th>{name}</th><td>{value}</td></tr>");
@@ -201,8 +234,6 @@ fn html(head: &[Field<'_>], rows: Rows<'_>) -> String {
     if let Some(rows) = rows {
         let row = |cells: String| format!("<tr>{cells}</tr>\n");
         out.push_str("<table border=\"1\">\n");
-        let none = ProcessStatus::default();
-        let names = fields::of_process(&none);
         out.push_str(&row(names.iter().map(|Field(name, _)| format!("<th>{name}</th>")).collect()));
         for fields in rows {
             let cell =

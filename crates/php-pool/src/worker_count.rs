@@ -104,6 +104,8 @@ pub struct Decision {
     /// Number of workers to start. If there are any, retirements that no worker has followed yet
     /// are to be cancelled.
     pub spawn: u32,
+    /// Number of workers that may start together by now, if several starts in a row were too few.
+    pub surge: Option<u32>,
     /// Number of idle workers to end.
     pub retire: u32,
     /// Time of the next decision if no event comes before; `None` if none is due.
@@ -113,6 +115,10 @@ pub struct Decision {
 /// Time for which there may be more idle workers than [`PoolLimits::max_spare`]: PHP-FPM's
 /// maintenance interval.
 const EXCESS_SPARE_GRACE: Duration = Duration::from_secs(1);
+
+/// Number of workers of one start from which on the load surges: the fourth start in a row, as in
+/// PHP-FPM.
+const SURGE: u32 = 8;
 
 /// A worker that dies younger than this, without having had a request, delays the next start.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
@@ -225,7 +231,8 @@ impl Pool {
                     if spawn > 0 {
                         self.retiring = 0;
                     }
-                    Decision { spawn, ..Decision::default() }
+                    let surge = Some(self.batch).filter(|batch| spawn > 0 && *batch >= SURGE);
+                    Decision { spawn, surge, ..Decision::default() }
                 }
             };
         }
@@ -346,16 +353,19 @@ mod tests {
         let wanted =
             PoolLimits { spawn_rate: Some(32), ..dynamic(200, 0, Duration::from_secs(15)) };
         let (mut pool, now) = (Pool::default(), Instant::now());
-        let mut started = Vec::new();
+        let (mut started, mut surges) = (Vec::new(), Vec::new());
         let mut workers = 0;
         while workers < 200 {
-            let some = pool.decide(wanted, running(workers, workers, 500), now).spawn;
+            let decision = pool.decide(wanted, running(workers, workers, 500), now);
+            let some = decision.spawn;
+            surges.extend(decision.surge);
             let starting = PoolState { starting: some, ..running(workers, workers, 500) };
             assert_eq!(pool.decide(wanted, starting, now).spawn, 0, "these are awaited first");
             workers += some;
             started.push(some);
         }
         assert_eq!(started, [1, 2, 4, 8, 16, 32, 32, 32, 32, 32, 9]);
+        assert_eq!(surges, [8, 16, 32, 32, 32, 32, 32, 32]);
         assert_eq!(pool.decide(wanted, running(150, 150, 0), now).spawn, 0);
         assert_eq!(pool.decide(wanted, running(150, 150, 9), now).spawn, 1, "a new crowd");
     }

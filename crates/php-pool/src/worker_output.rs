@@ -1,5 +1,5 @@
 //! Standard output and error of a worker, and of the programs that its scripts start: a pipe that
-//! the router reads. The output of a request is one log record.
+//! the router reads, or one of each. What a request writes to a pipe is one log record.
 //!
 //! 1. The control thread reads whenever there is output ([`Output::watch`]), so that a writer waits
 //!    only while its application exceeds its log rate. A piece belongs to the request that the
@@ -48,7 +48,11 @@ pub(super) trait RequestSource: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Output {
     pipe: AsyncFd<OwnedFd>,
-    source: Box<dyn RequestSource>,
+    source: Arc<dyn RequestSource>,
+    /// The word for it in records.
+    name: &'static str,
+    /// The pipe of standard output, if it has one of its own.
+    stdout: Option<Arc<Output>>,
     /// Output that was read, or is being read, is not logged yet.
     has_unlogged: AtomicBool,
     state: Mutex<State>,
@@ -69,14 +73,29 @@ struct State {
 }
 
 impl Output {
-    /// Reads the pipe until all its writing ends are closed.
+    /// Reads the pipe until all its writing ends are closed. `stdout` is the pipe of standard
+    /// output, if that is another one.
     pub(super) fn watch(
         pipe: OwnedFd,
-        source: Box<dyn RequestSource>,
+        stdout: Option<OwnedFd>,
+        source: Arc<dyn RequestSource>,
+    ) -> std::io::Result<Arc<Self>> {
+        let watch = |pipe| Output::start(pipe, "standard output", None, Arc::clone(&source));
+        let stdout = stdout.map(watch).transpose()?;
+        Output::start(pipe, "output", stdout, source)
+    }
+
+    fn start(
+        pipe: OwnedFd,
+        name: &'static str,
+        stdout: Option<Arc<Output>>,
+        source: Arc<dyn RequestSource>,
     ) -> std::io::Result<Arc<Self>> {
         let output = Arc::new(Output {
             pipe: reactor::readable(pipe)?,
             source,
+            name,
+            stdout,
             has_unlogged: AtomicBool::new(false),
             state: Mutex::default(),
         });
@@ -110,14 +129,14 @@ impl Output {
         if available > 0 {
             // Order matters: the current content of the pipe was not written by a later request.
             let request = if state.has_ended { None } else { self.source.current_request() };
-            state.attribute_to(request, &*self.source);
+            state.attribute_to(request, self);
             self.read(&mut state, available);
         }
         let request = if state.has_ended { None } else { self.source.current_request() };
         if state.request.is_none() {
-            state.log_lines(&*self.source);
+            state.log_lines(self);
         } else if state.key() != request.map(|(key, _)| key) {
-            state.log(&*self.source, true); // the request has ended without this output
+            state.log(self, true); // the request has ended without this output
         }
         self.has_unlogged.store(!state.read.is_empty(), SeqCst);
         available > 0
@@ -127,32 +146,43 @@ impl Output {
     pub(super) fn take(&self, key: RequestKey, context: Arc<RequestContext>) {
         let mut state = self.lock();
         self.has_unlogged.store(true, SeqCst);
-        state.attribute_to(Some((key, context)), &*self.source);
+        state.attribute_to(Some((key, Arc::clone(&context))), self);
         let available = self.available();
         self.read(&mut state, available);
+        drop(state);
+        if let Some(stdout) = &self.stdout {
+            stdout.take(key, context);
+        }
     }
 
     /// Returns true if there may be output to log when a request ends.
     pub(super) fn has_unlogged(&self) -> bool {
         self.has_unlogged.load(SeqCst)
+            || self.stdout.as_ref().is_some_and(|stdout| stdout.has_unlogged())
     }
 
     /// Logs the output of a request that has ended.
     pub(super) fn finish(&self, key: RequestKey) {
+        if let Some(stdout) = &self.stdout {
+            stdout.finish(key);
+        }
         let mut state = self.lock();
         if state.key() == Some(key) {
-            state.log(&*self.source, true);
+            state.log(self, true);
             self.has_unlogged.store(false, SeqCst);
         }
     }
 
     /// Logs the rest of the output of a worker that has ended. Returns the report of its crash.
     pub fn end(&self) -> Option<String> {
+        if let Some(stdout) = &self.stdout {
+            stdout.end();
+        }
         self.read_available();
         let mut state = self.lock();
         state.has_ended = true;
         let report = crash_report::take(&mut state.read);
-        state.log(&*self.source, true);
+        state.log(self, true);
         self.has_unlogged.store(false, SeqCst);
         report.or(state.report.take())
     }
@@ -163,7 +193,7 @@ impl Output {
         self.read_available();
         let mut state = self.lock();
         let report = crash_report::take(&mut state.read);
-        state.log(&*self.source, true);
+        state.log(self, true);
         state.report = report.or(state.report.take());
         self.has_unlogged.store(false, SeqCst);
     }
@@ -188,7 +218,7 @@ impl Output {
             let read = read.unwrap_or(0);
             state.read.truncate(start + read);
             if state.read.len() >= MAX_RECORD_BYTES {
-                state.log(&*self.source, false);
+                state.log(self, false);
             }
             left = if read == 0 { 0 } else { left - read };
         }
@@ -204,17 +234,18 @@ impl State {
     fn attribute_to(
         &mut self,
         request: Option<(RequestKey, Arc<RequestContext>)>,
-        source: &dyn RequestSource,
+        output: &Output,
     ) {
         if self.key() != request.as_ref().map(|(key, _)| *key) {
-            self.log(source, true);
+            self.log(output, true);
             self.request = request;
         }
     }
 
     /// Logs the output as a record: all of it if it is the last record of its request, otherwise
     /// its complete lines.
-    fn log(&mut self, source: &dyn RequestSource, last: bool) {
+    fn log(&mut self, output: &Output, last: bool) {
+        let (source, name) = (&output.source, output.name);
         let lines = self.read.iter().rposition(|byte| *byte == b'\n').filter(|_| !last);
         let rest = lines.map(|end| self.read.split_off(end + 1)).unwrap_or_default();
         let text = String::from_utf8_lossy(self.read.trim_ascii_end());
@@ -227,11 +258,11 @@ impl State {
         match &self.request {
             _ if text.is_empty() => {}
             Some((_, context)) => {
-                source.log(Some(context), format_args!("{context}: output{part}: {text}"))
+                source.log(Some(context), format_args!("{context}: {name}{part}: {text}"))
             }
             None => {
                 let application = source.application();
-                source.log(None, format_args!("\"{application}\" application output: {text}"))
+                source.log(None, format_args!("\"{application}\" application {name}: {text}"))
             }
         }
         self.read = rest;
@@ -243,14 +274,14 @@ impl State {
     }
 
     /// Logs the complete lines of output without a request.
-    fn log_lines(&mut self, source: &dyn RequestSource) {
+    fn log_lines(&mut self, output: &Output) {
         let end = match self.read.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,
             None if self.read.len() >= MAX_LINE_BYTES => self.read.len(),
             None => return,
         };
         let rest = self.read.split_off(end);
-        self.log(source, true);
+        self.log(output, true);
         self.read = rest;
     }
 }

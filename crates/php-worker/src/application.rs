@@ -60,18 +60,19 @@ impl Application {
     }
 
     /// Makes this process, which has just been forked, a worker. `socket` is its end of the
-    /// connection to the router, `output` the pipe of its standard output and error.
+    /// connection to the router; `outputs` are the pipes of its standard output and error, as in
+    /// [`ToPrototype::Spawn`](howdah_wire::messages::ToPrototype).
     pub fn worker(
         &self,
         owner: WorkerId,
         socket: OwnedFd,
-        output: Option<OwnedFd>,
+        outputs: Vec<OwnedFd>,
         is_resident: bool,
     ) -> Worker<'_> {
         // Permits core dumps, debuggers, and the prototype's measurements and stack traces.
         let _ = process::allow_tracing();
         title::set(&format!("howdah: \"{}\" application", self.spec.name));
-        let output = output.and_then(|pipe| redirect_output(&self.spec, &pipe));
+        let outputs = redirect_output(&self.spec, &outputs);
         self.php.after_fork();
         // Without it, a script that forks would mix its response with that of the child.
         let _ = process::track_forks();
@@ -97,7 +98,7 @@ impl Application {
             script_directories: ScriptDirectories::new(&self.spec),
             script_extensions: ScriptExtensions::new(&self.spec.script_extensions),
             uploads: OnceCell::new(),
-            output,
+            outputs,
             owed: OwedWakes::default(),
             was_only_request: Cell::new(false),
             keeps_memory: Cell::new(false),
@@ -106,16 +107,21 @@ impl Application {
     }
 }
 
-/// Redirects standard output and error to a pipe, unless they are files. Returns one that is
-/// redirected.
-fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
-    let mut redirected = None;
-    for (file, target) in
-        [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
-    {
-        if file.is_none() && process::duplicate_to(pipe, target.as_raw_fd()).is_ok() {
-            redirected = Some(target);
-        }
-    }
+/// Redirects standard error and output to pipes, unless they are files. Returns one that is
+/// redirected to each pipe.
+fn redirect_output(spec: &ApplicationSpec, pipes: &[OwnedFd]) -> Vec<BorrowedFd<'static>> {
+    let Some(of_errors) = pipes.first() else { return Vec::new() };
+    let of_output = pipes.get(1).unwrap_or(of_errors);
+    let mut redirected: Vec<_> = [
+        (&spec.stderr, of_errors, rustix::stdio::stderr()),
+        (&spec.stdout, of_output, rustix::stdio::stdout()),
+    ]
+    .into_iter()
+    .filter(|(file, pipe, target)| {
+        file.is_none() && process::duplicate_to(pipe, target.as_raw_fd()).is_ok()
+    })
+    .map(|(_, _, target)| target)
+    .collect();
+    redirected.truncate(pipes.len());
     redirected
 }

@@ -417,24 +417,24 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Makes the router read all of the pipe of standard output and error, before another request
-    /// writes to it.
-    fn drain_output(&mut self, output: BorrowedFd<'_>) {
-        let left = rustix::io::ioctl_fionread(output);
-        if left.is_ok_and(|left| left > 0) && !self.router_gone && !process::is_forked_copy() {
+    /// Makes the router read all of the pipes of standard output and error, before another request
+    /// writes to them.
+    fn drain_output(&mut self, outputs: &[BorrowedFd<'_>]) {
+        let has_more = |output| rustix::io::ioctl_fionread(output).is_ok_and(|left| left > 0);
+        if outputs.iter().any(has_more) && !self.router_gone && !process::is_forked_copy() {
             let _ =
                 self.request_from_router(Kind::Output, |ticket| ToWorker::OutputTaken { ticket });
         }
     }
 
     /// Ends the request and returns the slot to the router. `is_cut`: an error has ended the
-    /// script. `output` is the pipe of standard output and error. Returns the buffer, to be reused,
-    /// and whether the router thread still has to be woken.
+    /// script. `outputs` are the pipes of standard output and error. Returns the buffer, to be
+    /// reused, and whether the router thread still has to be woken.
     pub fn done(
         mut self,
         done: RequestUsage,
         is_cut: bool,
-        output: Option<BorrowedFd<'_>>,
+        outputs: &[BorrowedFd<'_>],
     ) -> (Vec<u8>, bool) {
         // Close the file of the body before the router counts the request as finished.
         self.body = Body::Inline(&[]);
@@ -446,9 +446,7 @@ impl<'a> Exchange<'a> {
         if self.stage != Stage::Ended {
             self.end(is_cut);
         }
-        if let Some(output) = output {
-            self.drain_output(output);
-        }
+        self.drain_output(outputs);
         self.send_samples();
         let mut payload = Vec::new();
         done.put(&mut payload);

@@ -92,7 +92,7 @@ struct Template {
 /// A worker that a template is to fork.
 struct Request {
     worker: WorkerId,
-    /// Its socket and the pipe of its output; empty once it is refused.
+    /// Its socket and the pipes of its output; empty once it is refused.
     descriptors: Vec<OwnedFd>,
     since: Instant,
     /// The template has been asked for it.
@@ -180,7 +180,7 @@ impl Origin {
         self.requests.iter().map(Request::due).chain(boot).chain(self.fallback_due()).min()
     }
 
-    /// Starts a worker, or asks the template for it. `descriptors`: its socket and the pipe of its
+    /// Starts a worker, or asks the template for it. `descriptors`: its socket and the pipes of its
     /// output. Error: why there can be none.
     pub fn spawn(
         &mut self,
@@ -208,8 +208,8 @@ impl Origin {
         match fork()? {
             Forked::Parent(pid) => Ok(Spawned::Parent(pid)),
             Forked::Child => {
-                let output = descriptors.next();
-                Ok(Spawned::Child(Child::Worker { worker, socket, output, boots }))
+                let outputs = descriptors.collect();
+                Ok(Spawned::Child(Child::Worker { worker, socket, outputs, boots }))
             }
         }
     }
@@ -491,8 +491,8 @@ impl Child {
     /// Runs the process to its end.
     pub fn run(self, application: &Application) -> ! {
         match self {
-            Child::Worker { worker, socket, output, boots } => {
-                let worker = application.worker(worker, socket, output, boots);
+            Child::Worker { worker, socket, outputs, boots } => {
+                let worker = application.worker(worker, socket, outputs, boots);
                 if boots {
                     resident::run(application, worker)
                 }

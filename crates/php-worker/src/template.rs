@@ -175,8 +175,7 @@ fn fork_workers<'a>(
                 if is_peer_closed(&socket) {
                     process::exit_now(0); // it was forked too late, and has been refused meanwhile
                 }
-                let output = descriptors.next();
-                let worker = application.worker(worker, socket, output, true);
+                let worker = application.worker(worker, socket, descriptors.collect(), true);
                 if let Some(lock) = inherited.opcache
                     && record_lock::share(lock, OPCACHE_USER).is_err()
                 {

@@ -82,8 +82,8 @@ pub struct Worker<'a> {
     pub script_extensions: ScriptExtensions<'a>,
     /// This worker's own directory in `upload_directory`, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
-    /// The pipe of standard output, standard error or both.
-    pub output: Option<BorrowedFd<'static>>,
+    /// The pipes of standard output and error: none, one of both, or one of each.
+    pub outputs: Vec<BorrowedFd<'static>>,
     /// Router threads that are to be woken before this worker sleeps.
     pub owed: OwedWakes,
     /// True if the last request was the only one in the server.
@@ -242,7 +242,7 @@ impl Worker<'_> {
         let cpu_us = cpu.saturating_sub(before);
         let Outcome { peak_memory, opcache, .. } = outcome;
         let usage = RequestUsage { peak_memory, cpu_us, retirement, opcache };
-        let (output, may_wait) = exchange.done(usage, outcome.is_cut, self.output);
+        let (output, may_wait) = exchange.done(usage, outcome.is_cut, &self.outputs);
         buffers.output = output;
         let is_last = retirement.is_some() || outcome.is_php_broken;
         if may_wait && !self.owed.add(thread) && self.region.take_sleep(thread) {

@@ -35,7 +35,7 @@ use howdah_http::error_status::RequestError;
 use howdah_http::message::{Request, Response};
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
-use howdah_php_pool::status_page;
+use howdah_php_pool::status_page::{self, View};
 use howdah_sys::log::{Level, OfApplication};
 
 use crate::request_log::RequestLog;
@@ -420,7 +420,7 @@ impl<'s> Routing<'s> {
             }
             ActionKind::Status(name) => decided(match self.snapshot.applications.get(name) {
                 Some(application) => {
-                    Decision::Respond(status_page::page(application, &request.query))
+                    Decision::Respond(status_page::page(application, &request.query, View::Howdah))
                 }
                 None => Decision::Refuse(RequestError::NotFound),
             }),

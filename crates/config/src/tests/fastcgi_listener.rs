@@ -32,11 +32,26 @@ fn a_listener_for_fastcgi_passes_to_an_application() {
     assert_eq!(fastcgi.status_path.as_deref(), Some("/status"));
     assert_eq!(fastcgi.ping_path.as_deref(), Some("/ping"));
     assert_eq!(fastcgi.ping_response, "here");
+    assert!(!fastcgi.is_status_apart);
     assert!(config.application("shop").unwrap().takes_fastcgi);
     assert!(!config.application("resident").unwrap().takes_fastcgi);
     let config = read_listener("unix:/run/a", json!({"pass": "applications/shop"})).unwrap();
     assert!(config.listeners[0].fastcgi.is_none());
     assert!(!config.application("shop").unwrap().takes_fastcgi);
+}
+
+#[test]
+fn a_status_beside_the_listener_of_the_scripts_is_apart() {
+    let listener = json!({"protocol": "fastcgi", "pass": "applications/shop"});
+    let mut status = listener.clone();
+    status["status_path"] = "/status".into();
+    let document = json!({
+        "listeners": {"unix:/run/a": listener, "unix:/run/b": status},
+        "applications": {"shop": {"type": "php", "root": "/srv"}},
+    });
+    let config = Config::from_value(document).unwrap();
+    let apart = |at: usize| config.listeners[at].fastcgi.as_ref().unwrap().is_status_apart;
+    assert_eq!((apart(0), apart(1)), (false, true));
 }
 
 #[test]

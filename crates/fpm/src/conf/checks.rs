@@ -31,7 +31,7 @@ pub(super) fn check(
     log: &mut Log,
 ) -> Result<(), Invalid> {
     check_global(conf, arguments, log)?;
-    open_log(&conf.global, log)?;
+    open_log(&conf.global, arguments, log)?;
     if conf.pools.is_empty() {
         let text = "No pool defined. at least one pool section must be specified in config file";
         return fail(log, Level::Error, text);
@@ -105,16 +105,24 @@ fn check_global(conf: &mut Conf, arguments: &Arguments, log: &mut Log) -> Result
     Ok(())
 }
 
-/// Opens the target of `error_log`.
-fn open_log(global: &Section, log: &mut Log) -> Result<(), Invalid> {
+/// Opens the target of `error_log`. It is not used in the foreground if standard error is a terminal
+/// or `-O` is given.
+fn open_log(global: &Section, arguments: &Arguments, log: &mut Log) -> Result<(), Invalid> {
+    let is_foreground = global.number("daemonize", 1) == 0;
+    let is_seen = arguments.force_stderr || rustix::termios::isatty(rustix::stdio::stderr());
+    open_target(global, log)?;
+    if is_foreground && is_seen {
+        log.use_stderr();
+    }
+    Ok(())
+}
+
+fn open_target(global: &Section, log: &mut Log) -> Result<(), Invalid> {
     let path = global.text("error_log").unwrap_or_default().to_owned();
     if path.eq_ignore_ascii_case("syslog") {
         let ident = global.text("syslog.ident").unwrap_or("php-fpm");
-        let facility = facility(global.text("syslog.facility").unwrap_or("daemon"));
-        let opened = log.open_syslog(ident, facility);
-        return opened.or_else(|error| {
-            fail(log, Level::Error, format!("failed to connect to syslog{}", system(&error)))
-        });
+        log.use_syslog(ident, facility(global));
+        return Ok(());
     }
     let opened = log.open_file(Path::new(&path));
     opened.or_else(|error| {
@@ -122,14 +130,14 @@ fn open_log(global: &Section, log: &mut Log) -> Result<(), Invalid> {
     })
 }
 
-/// Returns the number of a facility of syslog (RFC 5424, section 6.2.1); that of `daemon` if it is
-/// not known, as php-fpm does.
-fn facility(name: &str) -> u8 {
+/// Returns the number of the facility of syslog (RFC 5424, section 6.2.1); that of `daemon` without
+/// one, or if it is not known, as php-fpm does.
+pub(super) fn facility(global: &Section) -> u8 {
     const NAMES: [&str; 12] = [
         "KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON",
         "AUTHPRIV", "FTP",
     ];
-    let upper = name.to_ascii_uppercase();
+    let upper = global.text("syslog.facility").unwrap_or("daemon").to_ascii_uppercase();
     let name = upper.strip_prefix("LOG_").unwrap_or(&upper);
     let local = name.strip_prefix("LOCAL").and_then(|digit| digit.parse::<u8>().ok());
     match local.filter(|digit| *digit < 8) {

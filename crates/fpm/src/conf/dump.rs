@@ -1,6 +1,6 @@
 //! The configuration as `-tt` prints it.
 
-use super::checks::{DEFAULT_BACKLOG, DEFAULT_SYSTEMD_INTERVAL, NO_PRIORITY};
+use super::checks::{DEFAULT_BACKLOG, DEFAULT_SYSTEMD_INTERVAL, NO_PRIORITY, facility};
 use super::{Conf, Section};
 use crate::log::{DEFAULT_LIMIT, Level, Log};
 
@@ -12,6 +12,7 @@ enum Shown {
     Number(i64),
     Seconds(i64),
     Priority,
+    Facility,
     Level,
     Word(&'static str),
     Elements,
@@ -21,7 +22,7 @@ const GLOBAL: &[(&str, Shown)] = &[
     ("pid", Shown::Text),
     ("error_log", Shown::Text),
     ("syslog.ident", Shown::Word("php-fpm")),
-    ("syslog.facility", Shown::Word("24")),
+    ("syslog.facility", Shown::Facility),
     ("log_buffering", Shown::Flag(true)),
     ("log_level", Shown::Level),
     ("log_limit", Shown::Number(DEFAULT_LIMIT as i64)),
@@ -98,6 +99,8 @@ fn section(title: &str, section: &Section, table: &[(&str, Shown)], log: &Log) {
         let value = match shown {
             Shown::Text => section.text(name).unwrap_or("undefined").to_owned(),
             Shown::Word(usual) => section.text(name).unwrap_or(usual).to_owned(),
+            // In its place in the priority of a record.
+            Shown::Facility => (u16::from(facility(section)) << 3).to_string(),
             // php-fpm prints this if the directive is not set.
             Shown::Level => match section.text(name).and_then(Level::named) {
                 Some(level) => level.as_str().to_owned(),

@@ -33,6 +33,17 @@ fn a_test_says_that_the_file_is_successful() {
 }
 
 #[test]
+fn the_facility_of_syslog_is_printed_as_a_number() {
+    for (line, number) in
+        [("", 24), ("syslog.facility = daemon", 24), ("syslog.facility = local3", 152)]
+    {
+        let (_, _, lines) = load(&format!("{line}\n{POOL}"), 2);
+        let printed = format!("NOTICE: \tsyslog.facility = {number}");
+        assert!(lines.contains(&printed), "{line}: {lines:?}");
+    }
+}
+
+#[test]
 fn mistakes_in_a_line_have_the_file_and_the_line() {
     for (line, message) in [
         ("nothing = 1", "unknown entry 'nothing'"),

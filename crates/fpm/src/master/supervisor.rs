@@ -12,6 +12,8 @@ pub(super) struct Supervisor {
     pub(super) pid: u32,
     /// Its log.
     pub(super) output: OwnedFd,
+    /// It serves, and handles signals: before, some would end it.
+    pub(super) is_serving: bool,
     /// What it reports about itself.
     pub(super) reports: Reports,
     /// Its lines.

@@ -1,5 +1,7 @@
 //! The directives of `[global]`.
 
+use serde_json::{Map, Value};
+
 use super::settings::Settings;
 use crate::{Id, Report, Status};
 
@@ -27,10 +29,12 @@ const WHOLE: &str = "a message of PHP in the log is whole, up to 1 MiB";
 pub(super) struct Global {
     /// `process_control_timeout`, if it is more than 0 seconds.
     pub(super) shutdown_timeout: Option<(Id, i64)>,
+    /// `process.max`, if it is a limit.
+    pub(super) max_processes: Option<(Id, i64)>,
 }
 
 impl Global {
-    /// Gives each directive a status, but the one for which [`Global`] has a value.
+    /// Gives each directive a status, but those for which [`Global`] has a value.
     pub(super) fn new(settings: &Settings, report: &mut Report) -> Self {
         let mut global = Self::default();
         for (name, set) in settings.iter() {
@@ -64,11 +68,7 @@ impl Global {
                                   sorts records by priority";
                     report.mark(id, Status::NotConverted, reason);
                 }
-                ("process.max", 1..) => {
-                    let reason = "the processes of all applications have no common limit but \
-                                  their memory (\"settings\": {\"memory\": …})";
-                    report.mark(id, Status::NotConverted, reason);
-                }
+                ("process.max", 1..) => global.max_processes = Some((id, set.number)),
                 ("process.max", _) => report.mark(id, Status::NotNeeded, "0 is no limit"),
                 ("process.priority", -19..=20) => {
                     report.converted(id);
@@ -93,6 +93,27 @@ impl Global {
             let reason = "requests in progress are completed, however long they take";
             report.mark(id, Status::Changed, reason);
         }
+        if let Some((id, max)) = self.max_processes {
+            let reason = format!(
+                "the processes of all applications have no common limit; \"settings\": \
+                 {{\"max_processes\": {max}}} is one"
+            );
+            report.mark(id, Status::NotConverted, reason);
+        }
+    }
+
+    /// Returns the settings of a document, and reports their directives as converted.
+    pub(super) fn settings(&self, report: &mut Report) -> Map<String, Value> {
+        let values =
+            [("shutdown_timeout", self.shutdown_timeout), ("max_processes", self.max_processes)];
+        let mut settings = Map::new();
+        for (name, value) in values {
+            if let Some((id, number)) = value {
+                settings.insert(name.into(), number.into());
+                report.converted(id);
+            }
+        }
+        settings
     }
 }
 

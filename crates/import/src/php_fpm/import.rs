@@ -28,9 +28,9 @@ pub fn import(paths: &[PathBuf], _: &Options, source: &mut Source) -> Result<Imp
         routes.insert(pool.name.clone(), route.into());
     }
     let mut document = Map::new();
-    if let Some((id, seconds)) = global.shutdown_timeout {
-        document.insert("settings".into(), json!({ "shutdown_timeout": seconds }));
-        report.converted(id);
+    let settings = global.settings(&mut report);
+    if !settings.is_empty() {
+        document.insert("settings".into(), settings.into());
     }
     document.insert("listeners".into(), json!({}));
     document.insert("routes".into(), routes.into());

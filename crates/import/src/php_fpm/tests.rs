@@ -263,14 +263,15 @@ fn paths_of_the_pool_itself_are_steps_in_front_of_scripts() {
 fn global_values_are_those_of_each_pool() {
     let import = imported(
         "[global]\nerror_log = syslog\nprocess.priority = 5\nrlimit_files = 4096\n\
-         rlimit_core = unlimited\nprocess_control_timeout = 10\n[a]\nlisten = 9000\npm = static\n\
+         rlimit_core = unlimited\nprocess_control_timeout = 10\nprocess.max = 64\n[a]\nlisten = 9000\npm = static\n\
          pm.max_children = 1\nrlimit_files = 100\n[global]\nlog_level = notice\n",
     )
     .unwrap();
     let application = &import.document["applications"]["a"];
     assert_eq!(application["priority"], 5);
     assert_eq!(application["limits"]["rlimits"], json!({ "nofile": 100, "core": "unlimited" }));
-    assert_eq!(import.document["settings"], json!({ "shutdown_timeout": 10 }));
+    let settings = json!({ "shutdown_timeout": 10, "max_processes": 64 });
+    assert_eq!(import.document["settings"], settings);
 }
 
 #[test]

@@ -36,13 +36,17 @@ impl Queue {
         is_busy.then_some(busy)
     }
 
-    /// Returns the maximum number of workers if requests have begun to wait for them since the last
-    /// call. Only of applications whose number of workers varies.
-    pub fn take_exhaustion(&self) -> Option<u32> {
+    /// Returns the maximum number of workers if it has been reached since the last call: requests
+    /// have begun to wait, or fewer workers than `spare` are idle now. Only of applications whose
+    /// number of workers varies. `None` in place of `spare` leaves the idle workers as they were.
+    pub fn take_exhaustion(&self, spare: Option<u32>) -> Option<u32> {
         let mut inner = self.lock();
         let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
         let requests = inner.in_slots() + inner.waiting.len() as u32;
-        inner.counters.look(requests, workers);
+        match spare {
+            Some(spare) => inner.counters.look_at_idle(requests, workers, spare),
+            None => inner.counters.look(requests, workers),
+        }
         inner.counters.exhausted.take()
     }
 

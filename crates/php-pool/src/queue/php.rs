@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::Queue;
 
 /// What a prototype has reported of its PHP.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Php {
     /// The full version; empty before the first report.
     pub version: String,

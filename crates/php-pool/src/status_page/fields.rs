@@ -74,25 +74,25 @@ pub(super) struct Row<'a> {
 }
 
 /// A metric of OpenMetrics.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Metric {
     /// The name without the prefix `phpfpm_`.
     pub(super) name: &'static str,
     /// `counter` or `gauge`.
     pub(super) kind: &'static str,
-    /// A description without a full stop.
-    pub(super) help: &'static str,
+    /// A description.
+    pub(super) help: Cow<'static, str>,
 }
 
 impl Row<'_> {
     /// Shows the value as a metric that grows only, until the application restarts.
     fn counter(self, name: &'static str, help: &'static str) -> Self {
-        Row { metric: Some(Metric { name, kind: "counter", help }), ..self }
+        Row { metric: Some(Metric { name, kind: "counter", help: help.into() }), ..self }
     }
 
     /// Shows the value as a metric that grows and shrinks.
-    fn gauge(self, name: &'static str, help: &'static str) -> Self {
-        Row { metric: Some(Metric { name, kind: "gauge", help }), ..self }
+    fn gauge(self, name: &'static str, help: impl Into<Cow<'static, str>>) -> Self {
+        Row { metric: Some(Metric { name, kind: "gauge", help: help.into() }), ..self }
     }
 }
 
@@ -108,6 +108,12 @@ fn metric(value: u64) -> Row<'static> {
 /// Number of PHP-FPM's fields: those of an application and, for scripts, those of a worker.
 pub(super) const PHP_FPM: usize = 14;
 
+/// Number of PHP-FPM's fields of a worker on its pages.
+pub(super) const PHP_FPM_PROCESS: usize = 13;
+
+/// Number of PHP-FPM's metrics.
+pub(super) const PHP_FPM_METRICS: usize = 12;
+
 /// Returns the fields of an application.
 pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
     rows_of_pool(pool).into_iter().filter_map(|row| Some(Field(row.field?, row.value))).collect()
@@ -118,50 +124,60 @@ pub(super) fn rows_of_pool(pool: &Pool) -> Vec<Row<'_>> {
     let status = &pool.status;
     let count = |number: u32| Number(number.into());
     let memory = status.processes.iter().map(|process| process.memory).sum();
+    let up =
+        format!("Could pool {} using a {} PM on PHP-FPM be reached?", pool.name, status.manager);
     vec![
-        metric(1).gauge("up", "1 if the status can be read"),
+        // The descriptions are PHP-FPM's, too: collectors refuse a metric that has two.
+        metric(1).gauge("up", up),
         row("pool", Text(pool.name.as_str().into())),
         row("process manager", Text(status.manager.into())),
         row("start time", Time(status.start_time)),
         row("start since", Number(status.start_since()))
-            .counter("start_since", "Seconds since the counters started"),
+            .counter("start_since", "The number of seconds since FPM has started."),
         row("accepted conn", Number(status.accepted))
-            .counter("accepted_connections", "Requests accepted"),
+            .counter("accepted_connections", "The number of requests accepted by the pool."),
         row("listen queue", count(status.queued))
-            .gauge("listen_queue", "Requests that wait for a worker"),
-        row("max listen queue", count(status.max_queued))
-            .counter("max_listen_queue", "Maximum queue length since start"),
+            .gauge("listen_queue", "The number of requests in the queue of pending connections."),
+        row("max listen queue", count(status.max_queued)).counter(
+            "max_listen_queue",
+            "The maximum number of requests in the queue of pending connections since FPM has started.",
+        ),
         row("listen queue len", count(status.queue_limit))
-            .gauge("listen_queue_length", "Queue limit"),
+            .gauge("listen_queue_length", "The size of the socket queue of pending connections."),
         row("idle processes", count(status.idle))
-            .gauge("idle_processes", "Workers without a request"),
+            .gauge("idle_processes", "The number of idle processes."),
         row("active processes", count(status.active))
-            .gauge("active_processes", "Workers with a request"),
+            .gauge("active_processes", "The number of active processes."),
         row("total processes", count(status.idle + status.active))
-            .gauge("total_processes", "Workers"),
-        row("max active processes", count(status.max_active))
-            .counter("max_active_processes", "Maximum number of active workers since start"),
+            .gauge("total_processes", "The number of idle + active processes."),
+        row("max active processes", count(status.max_active)).counter(
+            "max_active_processes",
+            "The maximum number of active processes since FPM has started.",
+        ),
         row("max children reached", Number(status.max_children_reached)).counter(
             "max_children_reached",
-            "Times that the pool reached its maximum while requests waited",
+            "The number of times, the process limit has been reached, when pm tries to start more \
+             children (works only for pm 'dynamic' and 'ondemand').",
         ),
-        row("slow requests", Number(status.slow))
-            .counter("slow_requests", "Requests slower than the limit"),
+        row("slow requests", Number(status.slow)).counter(
+            "slow_requests",
+            "The number of requests that exceeded your 'request_slowlog_timeout' value.",
+        ),
         metric(status.given_up).counter(
             "given_up_requests",
-            "Requests refused because the queue was overloaded for too long",
+            "Requests refused because the queue was overloaded for too long.",
         ),
         row("memory peak", Number(status.memory_peak))
-            .gauge("memory_peak", "Maximum memory of a script in bytes"),
+            .gauge("memory_peak", "Maximum memory of a script in bytes."),
         row("max processes", count(status.max_processes))
-            .gauge("max_processes", "Configured maximum number of workers"),
+            .gauge("max_processes", "Configured maximum number of workers."),
         row("waiting time", Micros(status.waiting_time))
-            .gauge("waiting_seconds", "Waiting time of the oldest request in the queue"),
+            .gauge("waiting_seconds", "Waiting time of the oldest request in the queue."),
         row("max waiting time", Micros(status.max_waiting_time))
-            .gauge("max_waiting_seconds", "Maximum waiting time of a request since start"),
+            .gauge("max_waiting_seconds", "Maximum waiting time of a request since start."),
         metric(memory).gauge(
             "workers_memory_bytes",
-            "Private memory of the workers; 0 unless the request has \"full\"",
+            "Private memory of the workers; 0 unless the request has \"full\".",
         ),
     ]
 }

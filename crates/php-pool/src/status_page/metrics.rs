@@ -5,22 +5,28 @@ use std::fmt::Write;
 
 use howdah_wire::frame::OpcacheUsage;
 
-use super::fields::{Metric, rows_of_pool};
+use super::View;
+use super::fields::{Metric, PHP_FPM_METRICS, rows_of_pool};
 use super::pool::Pool;
 
 /// Writes the metrics of an application.
-pub(super) fn write(pool: &Pool) -> String {
+pub(super) fn write(pool: &Pool, view: View) -> String {
     let mut out = String::new();
     let mut put = |prefix: &str, Metric { name, kind, help }: Metric, value: &str| {
         let name = format!("phpfpm_{prefix}{name}");
-        let _ = write!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name} {value}\n");
+        let (help, kind) = (format!("# HELP {name} {help}\n"), format!("# TYPE {name} {kind}\n"));
+        // As PHP-FPM writes them.
+        let is_reversed = name == "phpfpm_listen_queue_length";
+        let (first, second) = if is_reversed { (kind, help) } else { (help, kind) };
+        let _ = writeln!(out, "{first}{second}{name} {value}");
     };
-    for row in rows_of_pool(pool) {
-        if let Some(metric) = row.metric {
-            put("", metric, &row.value.for_metrics());
-        }
+    let rows = rows_of_pool(pool).into_iter().filter_map(|row| Some((row.metric?, row.value)));
+    let limit = if view == View::Howdah { usize::MAX } else { PHP_FPM_METRICS };
+    for (metric, value) in rows.take(limit) {
+        put("", metric, &value.for_metrics());
     }
-    for (metric, value) in pool.status.opcache.iter().flat_map(opcache) {
+    let opcaches = pool.status.opcache.iter().filter(|_| view == View::Howdah);
+    for (metric, value) in opcaches.flat_map(opcache) {
         put("opcache_", metric, &value.to_string());
     }
     out.push_str("# EOF\n");
@@ -29,8 +35,12 @@ pub(super) fn write(pool: &Pool) -> String {
 
 /// Returns the metrics of OPcache.
 fn opcache(state: &OpcacheUsage) -> [(Metric, u64); 8] {
-    let gauge = |name, help, value| (Metric { name, kind: "gauge", help }, value);
-    let counter = |name, help, value| (Metric { name, kind: "counter", help }, value);
+    let metric = |name, kind, help: &'static str, value| {
+        let help = format!("{help}.").into();
+        (Metric { name, kind, help }, value)
+    };
+    let gauge = |name, help, value| metric(name, "gauge", help, value);
+    let counter = |name, help, value| metric(name, "counter", help, value);
     [
         gauge("enabled", "1 if OPcache keeps scripts", state.is_enabled.into()),
         gauge("used_bytes", "Memory of OPcache in use", state.used),

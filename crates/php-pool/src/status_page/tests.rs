@@ -85,7 +85,7 @@ fn php_fpms_fields_come_first_and_in_its_order() {
 
 #[test]
 fn text_has_a_line_for_each_field() {
-    let text = Format::Text.write(&pool(), true);
+    let text = Format::Text.write(&pool(), true, View::Howdah);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "pool:                 blog");
     assert!(
@@ -97,16 +97,18 @@ fn text_has_a_line_for_each_field() {
     ));
     assert!(text.contains("request URI:          /a.php?x=<b>&y='\"\u{fffd}\n"), "{text}");
     assert!(text.contains("last request cpu:     25.00\n"), "{text}");
-    assert!(!Format::Text.write(&pool(), false).contains('*'));
+    assert!(!Format::Text.write(&pool(), false, View::Howdah).contains('*'));
 }
 
 #[test]
 fn json_has_php_fpms_names_and_types() {
-    let short: Json = serde_json::from_str(&Format::Json.write(&pool(), false)).unwrap();
+    let short: Json =
+        serde_json::from_str(&Format::Json.write(&pool(), false, View::Howdah)).unwrap();
     assert_eq!(short["process manager"], "dynamic");
     assert_eq!(short["start time"], 1_795_199_798);
     assert!(short.get("processes").is_none());
-    let full: Json = serde_json::from_str(&Format::Json.write(&pool(), true)).unwrap();
+    let full: Json =
+        serde_json::from_str(&Format::Json.write(&pool(), true, View::Howdah)).unwrap();
     assert_eq!(full["processes"][0]["last request cpu"], 25.0);
     assert_eq!(full["processes"][0]["request uri"], "/a.php?x=<b>&y='\"\u{1b}");
     assert_eq!(full["processes"][1]["request method"], "-");
@@ -114,7 +116,7 @@ fn json_has_php_fpms_names_and_types() {
 
 #[test]
 fn xml_has_an_element_for_each_field() {
-    let xml = Format::Xml.write(&pool(), true);
+    let xml = Format::Xml.write(&pool(), true, View::Howdah);
     assert!(xml.starts_with("<?xml version=\"1.0\" ?>\n<status>\n<pool>blog</pool>\n"), "{xml}");
     assert!(xml.contains("<start-time>1795199798</start-time>\n"), "{xml}");
     assert!(xml.contains("<processes>\n<process><pid>11</pid><state>Running</state>"), "{xml}");
@@ -124,7 +126,7 @@ fn xml_has_an_element_for_each_field() {
 #[test]
 fn what_visitors_send_is_no_markup_of_the_status_page() {
     for format in [Format::Html, Format::Xml] {
-        let page = format.write(&pool(), true);
+        let page = format.write(&pool(), true, View::Howdah);
         assert!(page.contains("x=&lt;b&gt;&amp;y=&#39;&quot;\u{fffd}"), "{page}");
         assert!(!page.contains("<b>") && !page.contains('\u{1b}'), "{page}");
     }
@@ -142,7 +144,7 @@ fn pages_name_the_version_of_php_unless_it_is_hidden() {
 
 #[test]
 fn metrics_have_php_fpms_names() {
-    let metrics = Format::OpenMetrics.write(&pool(), false);
+    let metrics = Format::OpenMetrics.write(&pool(), false, View::Howdah);
     for line in [
         "phpfpm_up 1",
         "phpfpm_accepted_connections 9",
@@ -161,6 +163,30 @@ fn metrics_have_php_fpms_names() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
     }
+}
+
+#[test]
+fn a_web_server_gets_php_fpms_page_without_our_fields() {
+    let mut pool = pool();
+    pool.status.count_one_more();
+    assert_eq!((pool.status.idle, pool.status.active, pool.status.max_active), (0, 2, 2));
+    pool.status.count_one_more();
+    assert_eq!((pool.status.idle, pool.status.active), (0, 2), "none is idle");
+    let page = |format: Format| format.write(&pool, true, View::PhpFpm { is_apart: false });
+    let json: Json = serde_json::from_str(&page(Format::Json)).unwrap();
+    assert_eq!(json.as_object().unwrap().len(), POOL.len() + 1);
+    assert_eq!(json["processes"][0].as_object().unwrap().len(), PROCESS.len());
+    let html = page(Format::Html);
+    assert!(
+        html.contains("<title>PHP-FPM Status Page</title></head>\n<body>\n<table>\n"),
+        "{html}"
+    );
+    assert!(html.contains("<th>last request memory</th></tr>\n"), "{html}");
+    let metrics = page(Format::OpenMetrics);
+    assert_eq!(metrics.lines().filter(|line| line.starts_with("# TYPE")).count(), 12);
+    let up = "# HELP phpfpm_up Could pool blog using a dynamic PM on PHP-FPM be reached?\n";
+    assert!(metrics.starts_with(up), "{metrics}");
+    assert!(metrics.contains("slow_requests 5\n# EOF\n"), "{metrics}");
 }
 
 #[test]

@@ -10,14 +10,14 @@ use crate::template::Connection;
 
 /// A process that has just been forked from the prototype.
 pub enum Child {
-    /// A worker, with its end of its socket and the pipe of its output.
+    /// A worker, with its end of its socket and the pipes of its output.
     Worker {
         /// The worker.
         worker: WorkerId,
         /// Its end of its socket.
         socket: OwnedFd,
-        /// The pipe of its standard output and error.
-        output: Option<OwnedFd>,
+        /// The pipes of its standard output and error.
+        outputs: Vec<OwnedFd>,
         /// The template boots the worker script.
         boots: bool,
     },

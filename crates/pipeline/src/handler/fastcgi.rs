@@ -14,7 +14,8 @@ use howdah_http::error_status::RequestError;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response};
 use howdah_http::respond::refuse;
-use howdah_php_pool::{dispatch, status_page};
+use howdah_php_pool::dispatch;
+use howdah_php_pool::status_page::{self, View};
 
 use super::origin;
 use crate::context::Context;
@@ -32,7 +33,8 @@ pub async fn answer(
     let name = parameter(&exchange.request, b"SCRIPT_NAME");
     let is = |path: &Option<String>| path.as_ref().is_some_and(|path| *path.as_bytes() == *name);
     if is(&listener.status_path) {
-        return status_page::page(application, &exchange.request.query);
+        let is_apart = listener.is_status_apart;
+        return status_page::page(application, &exchange.request.query, View::PhpFpm { is_apart });
     }
     if is(&listener.ping_path) {
         return if application.queue.takes_requests() {

@@ -116,6 +116,7 @@ impl ControlThread {
         let running = self.pools.generation;
         self.pools.generation = generation.unwrap_or(running);
         let budget = self.pools.set_budget(config.settings.memory);
+        let max_processes = self.pools.set_max_processes(config.settings.max_processes);
         let result = self.prepare(&current, &config, &mut prepared, trigger).await;
         let explained = |problem: String| self.pools.places.explain_line(&problem);
         let mut result = result.map_err(|problem| ApplyError::NotApplied(explained(problem)));
@@ -134,6 +135,7 @@ impl ControlThread {
             Err(problem) => {
                 self.pools.generation = running;
                 self.pools.set_budget(budget);
+                self.pools.set_max_processes(max_processes);
                 if let Some(places) = former_places {
                     self.pools.places = places;
                 }

@@ -13,7 +13,9 @@ mod end_lines;
 mod file_checks;
 mod kept;
 mod memory;
+mod notes;
 mod prepare;
+mod process_limit;
 mod readiness;
 mod reports;
 mod restarts;
@@ -43,6 +45,7 @@ use howdah_wire::queue::WorkerId;
 use self::application::PooledApplication;
 use self::asked::AskedRestart;
 use self::file_checks::FileChecks;
+use self::process_limit::ProcessLimit;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 pub(in crate::process) use self::wanted::Wanted;
 use self::wanted::WantedRestarts;
@@ -75,6 +78,7 @@ pub(super) struct Pools {
     last_instance: u32,
     machine: Machine,
     memory_shortage: MemoryShortage,
+    process_limit: ProcessLimit,
     /// Time at which [`Pools::tick`] has looked at all applications.
     all_looked_at: Option<Instant>,
     /// Number of applications that had processes then.
@@ -127,6 +131,7 @@ impl Pools {
             last_instance: 0,
             machine: Machine::default(),
             memory_shortage: MemoryShortage::default(),
+            process_limit: ProcessLimit::default(),
             all_looked_at: None,
             awake: 0,
             unused_chosen_at: None,

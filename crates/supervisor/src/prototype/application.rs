@@ -100,6 +100,7 @@ impl Connection {
             out_of_memory: groups.watch(pid),
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
                 .then(|| identity.outside()),
+            separates_output: spec.separates_output(),
             user: RunningUser::of(spec, identity),
             spec: Some(Box::new(spec.clone())),
             ..Application::new(spec.name.clone(), pid, commands, reports)
@@ -182,6 +183,8 @@ pub(crate) struct Application {
     /// User and group that own the pipes of the workers' output, so that scripts can open
     /// `/dev/stderr`. `None` if both outputs are files and there are no pipes.
     pub(super) output_owner: Option<(Option<u32>, Option<u32>)>,
+    /// As in [`ApplicationSpec::separates_output`].
+    pub(super) separates_output: bool,
     /// The user that its processes run as, if its specification names a user or a group.
     pub(crate) user: Option<RunningUser>,
     /// The specification with which it was started.
@@ -301,6 +304,7 @@ impl Application {
             over_limit: HashSet::new(),
             out_of_memory: None,
             output_owner: None,
+            separates_output: false,
             user: None,
             spec: None,
         }

@@ -63,21 +63,23 @@ impl Application {
     fn request_worker(&mut self, worker: WorkerId) -> std::io::Result<()> {
         let (socket, theirs) = packet::one_way()?;
         let mut descriptors = vec![theirs];
-        let mut output = None;
+        let mut outputs = Vec::new();
         if let Some((user, group)) = self.output_owner {
-            // The supervisor creates the pipe, so that no worker can make reading from it block.
-            let (read, write) = pipe::new()?;
             let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-            if user.is_some() || group.is_some() {
-                let _ = rustix::fs::fchown(&write, user, group);
+            for _ in 0..if self.separates_output { 2 } else { 1 } {
+                // The supervisor creates the pipe, so that no worker can make reading from it block.
+                let (read, write) = pipe::new()?;
+                if user.is_some() || group.is_some() {
+                    let _ = rustix::fs::fchown(&write, user, group);
+                }
+                outputs.push(read);
+                descriptors.push(write);
             }
-            output = Some(read);
-            descriptors.push(write);
         }
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         packet::send(&self.commands, &ToPrototype::Spawn { worker }.encode(), &descriptors)?;
         if let Some(worker) = self.workers.get(worker) {
-            worker.state = State::Requested(RouterEnds { socket, output });
+            worker.state = State::Requested(RouterEnds { socket, outputs });
         }
         Ok(())
     }

@@ -209,7 +209,7 @@ impl Application {
             std::mem::replace(&mut worker.state, State::Running(process))
         {
             descriptors.push(ends.socket);
-            descriptors.extend(ends.output);
+            descriptors.extend(ends.outputs);
         }
         let kill_on_start = worker.kill_on_start;
         if has_ended {

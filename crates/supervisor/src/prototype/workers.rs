@@ -44,8 +44,9 @@ pub(crate) enum State {
 pub(crate) struct RouterEnds {
     /// The router's end of the worker's socket.
     pub(crate) socket: OwnedFd,
-    /// The reading end of the pipe of its standard output and error; `None` if both are files.
-    pub(crate) output: Option<OwnedFd>,
+    /// The reading ends of the pipes of its standard output and error, as in
+    /// [`FromSupervisor::Started`](howdah_wire::messages::FromSupervisor::Started).
+    pub(crate) outputs: Vec<OwnedFd>,
 }
 
 /// The process of a worker.

@@ -43,7 +43,8 @@ messages! {
             number: u32,
         }
         /// Forks a worker. Descriptors: the worker's end of its socket, and its standard output and
-        /// error unless both are files. Answered with `Started` or `NotStarted`.
+        /// error unless both are files: one pipe, or two, the one of standard error first
+        /// ([`ApplicationSpec::separates_output`]). Answered with `Started` or `NotStarted`.
         2 Spawn {
             /// The worker.
             worker: WorkerId,

@@ -340,8 +340,8 @@ messages! {
             /// Reason of the failure.
             problem: Problem,
         }
-        /// A worker runs. Descriptors: the router's end of its socket, and the reading end of the
-        /// pipe of its standard output and error, unless both are files.
+        /// A worker runs. Descriptors: the router's end of its socket, and the reading ends of the
+        /// pipes of its standard output and error, as in [`ToPrototype::Spawn`](super::ToPrototype).
         6 Started {
             /// Number of the application.
             application: u32,

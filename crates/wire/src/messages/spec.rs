@@ -216,6 +216,12 @@ impl ApplicationSpec {
             geometry: Geometry::for_pool(1, 1),
         }
     }
+
+    /// Returns true if standard output and error of a worker have a pipe each: behind a web server,
+    /// as PHP-FPM tells them apart.
+    pub fn separates_output(&self) -> bool {
+        self.takes_fastcgi && self.stdout.is_none() && self.stderr.is_none()
+    }
 }
 
 record! {

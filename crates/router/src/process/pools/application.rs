@@ -23,6 +23,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::end_lines::EndLines;
 use super::kept::Kept;
+use super::notes::Notes;
 use super::restarts::{LONG_LIFE, Restarts};
 use crate::process::threads::Threads;
 
@@ -46,8 +47,10 @@ pub(super) struct PooledApplication {
     pub(super) boot: Option<WorkerStatus>,
     /// Limit on the lines about workers that have failed.
     pub(super) end_lines: EndLines,
-    /// Time of the last record about too few workers.
-    pub(super) exhausted_at: Option<Instant>,
+    /// Maximum number of workers that start with the prototype, by `settings.max_processes`.
+    pub(super) max_initial: u32,
+    /// What was last logged in place of PHP-FPM.
+    pub(super) notes: Notes,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -145,7 +148,8 @@ impl PooledApplication {
             is_counted: false,
             boot: None,
             end_lines: EndLines::default(),
-            exhausted_at: None,
+            max_initial: u32::MAX,
+            notes: Notes::default(),
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
@@ -307,7 +311,13 @@ impl PooledApplication {
 
     /// Returns the number of workers that start with the prototype.
     pub(super) fn initial(&self) -> u32 {
-        self.sizing.wanted().initial()
+        self.sizing.wanted().initial().min(self.max_initial)
+    }
+
+    /// Returns the number of its workers, with those that start now or with the prototype.
+    pub(super) fn claimed_workers(&self) -> u32 {
+        let first = if self.starting_since.is_some() { self.initial() } else { 0 };
+        (self.workers() + self.starting).max(first)
     }
 
     /// Returns the number of running workers.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
 use howdah_php_pool::automatic_sizing::application::Sizing;
@@ -80,6 +80,7 @@ impl Pools {
         app.queue.set_max_workers(app.sizing.wanted().max, manager(&app.config.processes));
         app.logs_starts = self.is_started;
         if app.must_be_ready {
+            app.max_initial = self.permitted(&app, app.initial(), false, Instant::now());
             self.start(&mut app)?;
         }
         self.preparing.push(app);

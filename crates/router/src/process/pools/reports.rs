@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::howdah_config as config;
 use howdah_php_pool::automatic_sizing;
 use howdah_php_pool::automatic_sizing::application::Measurement;
 use howdah_php_pool::automatic_sizing::meter::Activity;
@@ -21,6 +22,7 @@ use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, Problem, ProblemKind, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 
+use super::application::PooledApplication;
 use super::restarts::LONG_LIFE;
 use super::{FALLS_BACK, Pools};
 
@@ -137,13 +139,18 @@ impl Pools {
     fn on_ready(&mut self, number: u32, php: Php) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
+        let config = match self.by_number(number) {
+            Some(app) => Arc::clone(&app.config),
+            None => return Ok(()),
+        };
+        self.presume_php(&config, &php);
         let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
         app.starting_since = None;
         if std::mem::take(&mut app.is_overdue) {
             app.queue.resume();
         }
-        app.queue.set_php(php);
+        app.queue.set_php(php.clone());
         (app.failure, app.foreseen) = (None, None);
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
@@ -160,6 +167,19 @@ impl Pools {
             link.send(&ToSupervisor::Spawn { application: number })?;
         }
         Ok(())
+    }
+
+    /// Tells applications that have not started PHP which one they will have: that of another one with
+    /// the same version and settings. Their status pages name it.
+    fn presume_php(&self, of: &config::Application, php: &Php) {
+        let has_same = |app: &&PooledApplication| {
+            app.config.version == of.version && app.config.options == of.options
+        };
+        for app in self.all().filter(has_same) {
+            if app.queue.php_version().is_none() {
+                app.queue.set_php(php.clone());
+            }
+        }
     }
 
     /// Returns the problem of an application of a site with the file and the key of the site in
@@ -351,7 +371,8 @@ impl Pools {
             instance: Arc::downgrade(&instance),
             log: Arc::clone(&log),
         };
-        let output = descriptors.next().and_then(|pipe| output::watch(pipe, owner).ok());
+        let (pipe, stdout) = (descriptors.next(), descriptors.next());
+        let output = pipe.and_then(|pipe| output::watch(pipe, stdout, owner).ok());
         instance.add_worker(worker, Worker::new(pid, socket, output));
         threads.send(|| ThreadCommand::WorkerStarted { instance: number, worker });
         let Some(app) = self.by_number(number) else { return };

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use howdah_php_pool::status::manager;
-use howdah_sys::log::{Level, OfApplication};
+use howdah_sys::log::Level;
 use howdah_wire::messages::{Problem, ToSupervisor};
 
 use super::application::{Absence, PooledApplication};
@@ -23,9 +23,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time in microseconds after which a request that no worker has taken is neglected if one sleeps.
 const MAX_NEGLECT_US: u64 = 50_000;
-
-/// Pause between two records about an application that has too few workers.
-const EXHAUSTION_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum time for which a worker without a request may take none while requests wait. A healthy
 /// worker takes one within microseconds, or within a second on a busy machine.
@@ -135,20 +132,6 @@ impl Pools {
             self.note_exhaustion(app, now);
         }
         self.adjust_workers(app, now)
-    }
-
-    /// Logs that requests wait although there are as many workers as there may be.
-    fn note_exhaustion(&self, app: &mut PooledApplication, now: Instant) {
-        let is_pause_over = app.exhausted_at.is_none_or(|at| now - at >= EXHAUSTION_PAUSE);
-        if is_pause_over && let Some(workers) = app.queue.take_exhaustion() {
-            app.exhausted_at = Some(now);
-            let name = &app.config.name;
-            let line = format_args!(
-                "\"{name}\" application: requests wait for its {workers} workers, the most that \
-                 processes/max allows"
-            );
-            self.shared.log.about(&OfApplication(name)).write(Level::Info, line);
-        }
     }
 
     /// Lets the requests of an application fail that does not start, and ends its instance if that
@@ -302,11 +285,20 @@ impl Pools {
         {
             wanted = wanted.released_after(timeout);
         }
+        if has_surplus && self.process_limit.is_contended(now) {
+            wanted = wanted.released_after(Duration::ZERO);
+        }
         if app.has_no_worker() {
             wanted.spare = wanted.spare.max(1); // shows when workers can start again
         }
         app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
-        let decision = app.pool.decide(wanted, running, now);
+        let mut decision = app.pool.decide(wanted, running, now);
+        if decision.spawn > 0 {
+            let permitted = self.permitted(app, decision.spawn, running.waiting > 0, now);
+            if permitted < decision.spawn {
+                (decision.spawn, decision.next_check) = (permitted, Some(now + CHECK_INTERVAL));
+            }
+        }
         if decision.spawn > 0 {
             instance.cancel_retirement();
         }
@@ -316,6 +308,9 @@ impl Pools {
         app.starting += decision.spawn;
         if decision.retire > 0 {
             instance.retire(decision.retire);
+        }
+        if app.config.takes_fastcgi {
+            self.note_growth(app, decision, running, now);
         }
         // Threads report when more workers are wanted, or none takes a request. Superfluous
         // workers, and requests that are lost in a damaged queue, are found by a check.
