@@ -228,7 +228,8 @@ pub struct Serve {
     /// Show the site in a browser ($BROWSER, or the one of xdg-open)
     #[arg(long, conflicts_with_all = ["config", "daemon"])]
     pub open: bool,
-    /// Version of PHP, such as 8.2 [default: the newest that composer.json of the site permits]
+    /// Version of PHP, such as 8.2 [default: that of .php-version in DIR, else the newest that its
+    /// composer.json permits]
     #[arg(long, value_name = "VERSION", conflicts_with = "config", value_parser = php_version)]
     pub php: Option<String>,
     /// Keep the application in memory between requests, if DIR has a script for that: Laravel
@@ -319,7 +320,7 @@ pub struct Serve {
 }
 
 /// Reads a version of PHP: one to three numbers.
-fn php_version(text: &str) -> Result<String, String> {
+pub fn php_version(text: &str) -> Result<String, String> {
     let is_number = |part: &str| {
         !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit())
     };

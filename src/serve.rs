@@ -18,6 +18,7 @@ mod mail_page;
 mod mail_to;
 mod named_sites;
 mod php_options;
+mod php_version;
 mod plan;
 mod reload;
 mod site_access;

@@ -8,11 +8,11 @@ use howdah_config::include;
 use howdah_sys::environment;
 use serde_json::{Map, Value, json};
 
-use super::php_options;
 use super::plan::{StartupPlan, listen_addresses};
 use super::reload;
 use super::variables::Variables;
 use super::{cache, mail_page, mail_to};
+use super::{php_options, php_version};
 use crate::cli::Serve;
 use crate::config_file::Disk;
 
@@ -34,6 +34,10 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         let root = path::absolute(directory).map_err(|error| error.to_string())?;
         let root = root.to_str().ok_or_else(|| format!("{}: is not UTF-8", root.display()))?;
         let mut site = json!({"hosts": host, "root": root, "htaccess": !arguments.no_htaccess});
+        if let Some((version, line)) = php_version::of_file(directory, &php_version::installed)? {
+            site["php"] = json!({"version": version});
+            explanation.push(format!("{host}: {line}"));
+        }
         if let Some(cache) = cache::of(&found, arguments) {
             site["cache"] = cache;
         }

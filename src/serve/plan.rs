@@ -14,9 +14,9 @@ use howdah_sys::{credentials, environment};
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
-use super::php_options;
 use super::variables::Variables;
 use super::{cache, https, last_good, mail_page, mail_to, named_sites, reload, watch};
+use super::{php_options, php_version};
 use crate::cli::{CommonOptions, Serve};
 use crate::config_file::{self, Disk, Hanging};
 use crate::{directories, server_user};
@@ -98,9 +98,11 @@ impl StartupPlan {
         https::secure(&mut document, arguments, local.as_ref());
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         Variables::read(&arguments.env)?.add_to(&mut document, &environment::all());
+        let php = php_version::add(&mut document, arguments, &directory, &php_version::installed)?;
         php_options::add(&mut document, arguments)?;
         arguments.request_lines.add(&mut document);
         let mut explanation = site.explain();
+        explanation.extend(php);
         explanation.extend(cache::add(&mut document, &site, arguments));
         if arguments.watch && arguments.worker {
             explanation.push(watch::add(&mut document, &directory)?);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::sandbox::ProjectMarks;
 use crate::{encryption, options, sandbox, shared};
 
-mod php_version;
+pub mod php_version;
 #[cfg(test)]
 mod tests;
 
@@ -291,10 +291,12 @@ fn application_of(
     if let Some(version) = site.php.version {
         set(&["type"], &["php", "version"], json!(format!("php {version}")));
     } else {
-        match php_version::of_project(&site.root, machine) {
+        match php_version::of_project(&site.root, machine.php_versions) {
             Choice::Newest => {}
             Choice::Other(version) => set(&["type"], &["root"], json!(format!("php {version}"))),
-            Choice::NoneFits(text) => note = Some(text),
+            Choice::NoneFits(text) => {
+                note = Some(format!("{text}, or set \"php\": {{\"version\": …}}"));
+            }
         }
     }
     if !site.php.ini.is_empty() {

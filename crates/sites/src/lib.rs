@@ -14,7 +14,7 @@ mod shared;
 
 use std::net::{Ipv6Addr, TcpListener};
 
-pub use compile::{Machine, compile};
+pub use compile::{Machine, compile, php_version};
 
 /// Returns true if sockets of this machine can listen on IPv6 addresses.
 pub fn has_ipv6() -> bool {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Machine;
 use crate::composer::Constraint;
 
 /// Maximum length of a `composer.json` that is looked at, in bytes.
@@ -12,7 +11,7 @@ const MAX_LENGTH: usize = 1 << 20;
 
 /// The version for a project.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub enum Choice {
     /// The newest one that is installed.
     Newest,
     /// Another one that is installed.
@@ -22,10 +21,12 @@ pub(crate) enum Choice {
 }
 
 /// Returns the newest version of PHP that a project allows by `require.php` of its `composer.json`.
-pub(crate) fn of_project(root: &Path, machine: &Machine<'_>) -> Choice {
+///
+/// `installed` returns the versions that are installed, such as `8.4.21`.
+pub fn of_project(root: &Path, installed: &dyn Fn() -> Vec<String>) -> Choice {
     let file = root.join("composer.json");
     let Some(required) = required(&file) else { return Choice::Newest };
-    choose(&required, &(machine.php_versions)())
+    choose(&required, &installed())
 }
 
 fn required(file: &Path) -> Option<String> {
@@ -43,7 +44,7 @@ fn choose(required: &str, installed: &[String]) -> Choice {
     let Some(constraint) = Constraint::parse(required) else {
         return Choice::NoneFits(format!(
             "require.php of composer.json, \"{shown}\", is not understood, so the site has PHP \
-             {newest}; correct it, or set \"php\": {{\"version\": …}}"
+             {newest}; correct it"
         ));
     };
     let allowed = installed.iter().filter(|version| constraint.allows(version));
@@ -55,8 +56,7 @@ fn choose(required: &str, installed: &[String]) -> Choice {
         }
         None => Choice::NoneFits(format!(
             "composer.json requires PHP \"{shown}\", which no installed version is ({}), so the \
-             site has PHP {newest}; install another version (apt-get install howdah-phpX.Y), or \
-             set \"php\": {{\"version\": …}}",
+             site has PHP {newest}; install another version (apt-get install howdah-phpX.Y)",
             installed.join(", ")
         )),
     }
