@@ -83,6 +83,7 @@ GROUPS = {
     "quick end": Group("process_control_timeout = 1", {"settings": {"shutdown_timeout": 1}}),
     "default end": Group(),
     "background": Group(background=True),
+    "few processes": Group("process.max = 2", {"settings": {"max_processes": 2}}),
     "rights": Group("process.priority = 4\nrlimit_files = 700\nrlimit_core = 0"),
 }
 
@@ -295,6 +296,8 @@ CASES = [
          {"processes": {"max": 2, "spare": 0, "idle_timeout": 3}},
          [(processes(0), 0), (most_processes(4), (2, [200] * 4)), (processes(0), 0), (answer("/a.php"), (200, "a")),
           (processes(1), 1), (processes(0), 0)]),
+    Case("few-processes", "global:process.max", "pm = ondemand\npm.max_children = 4\npm.process_idle_timeout = 3s",
+         {"processes": {"max": 4, "spare": 0, "idle_timeout": 3}}, [(most_processes(4), (2, [200] * 4))], group="few processes"),
     Case("requests", "pm.max_requests", f"{ONE}\npm.max_requests = 2", {"processes": 1, "limits": {"requests": 2}},
          [(changes_of_process(5), [0, 0, 1, 1, 2])]),
     Case("timeout", "request_terminate_timeout", f"{ONE}\nrequest_terminate_timeout = 2s", {"processes": 1, "limits": {"timeout": 2}},
