@@ -111,9 +111,10 @@ impl Base {
                 continue;
             };
             let above = &directory[..=end];
-            let is_meant = match wildcard::is_pattern(&path) {
-                true => is_wildcard_of(&path, above),
-                false => path == above,
+            let is_meant = if wildcard::is_pattern(&path) {
+                is_wildcard_of(&path, above)
+            } else {
+                path == above
             };
             if depth >= found.0 && is_meant {
                 found = (depth, allow);
