@@ -30,7 +30,7 @@ use howdah_wire::stream::Reader;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Maximum time of each wait of a test.
-const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An application.
 pub struct Application {
