@@ -20,7 +20,9 @@ pub fn server(cluster: &Value, document: Value) -> Server {
 
 /// Starts two servers that share a Valkey, and waits until both are connected.
 pub fn two(valkey: &Valkey, document: &Value) -> [Server; 2] {
-    let cluster = json!({"server": format!("unix:{}", valkey.socket().display())});
+    // A busy machine takes its time.
+    let socket = format!("unix:{}", valkey.socket().display());
+    let cluster = json!({"server": socket, "timeout": 0.5});
     let servers = [(); 2].map(|()| server(&cluster, document.clone()));
     servers.iter().for_each(connected);
     servers
