@@ -7,7 +7,8 @@ use crate::php_programs;
 /// Returns version, build, features, and the versions of PHP that were found.
 pub fn text() -> String {
     let mut text = format!(
-        "howdah {} ({}, {})\nfeatures: PHP, FastCGI, HTTP/1.1, HTTP/2, TLS, ACME, reverse proxy\n",
+        "howdah {} ({}, {})\nfeatures: PHP, FastCGI, HTTP/1.1, HTTP/2, HTTP/3, TLS, ACME, reverse proxy, \
+         mail, streams\n",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         if cfg!(debug_assertions) { "debug build" } else { "release build" },
