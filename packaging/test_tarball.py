@@ -330,8 +330,10 @@ class Tests:
         temporary = self.work / "temporary"
         temporary.mkdir()
         terminal, other = pty.openpty()
+        # A test in the background of a shell has to ignore the signal, and a script cannot take that back.
         process = subprocess.Popen(["sh", self.unpacked / "install.sh", "--destdir", self.destination()], stdin=other,
-                                   stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)})
+                                   stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)},
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         os.close(other)
         for line in process.stdout:
             if line.startswith("note"):
