@@ -34,9 +34,16 @@ pub(super) fn plan(arguments: &Serve) -> Result<StartupPlan, String> {
         let root = path::absolute(directory).map_err(|error| error.to_string())?;
         let root = root.to_str().ok_or_else(|| format!("{}: is not UTF-8", root.display()))?;
         let mut site = json!({"hosts": host, "root": root, "htaccess": !arguments.no_htaccess});
-        if let Some((version, line)) = php_version::of_file(directory, &php_version::installed)? {
-            site["php"] = json!({"version": version});
-            explanation.push(format!("{host}: {line}"));
+        match php_version::of_file(directory, &php_version::installed) {
+            Ok(Some((version, line))) if arguments.php.is_none() => {
+                site["php"] = json!({"version": version});
+                explanation.push(format!("{host}: {line}"));
+            }
+            // The mistake of one directory keeps no other one from being served.
+            Err(problem) if arguments.php.is_none() => {
+                explanation.push(format!("{host}: {problem}; it has the newest version"));
+            }
+            _ => {}
         }
         if let Some(cache) = cache::of(&found, arguments) {
             site["cache"] = cache;
@@ -188,6 +195,23 @@ mod tests {
         let expected =
             [("a.example", "/a"), ("*.b.example", "/b")].map(|(h, d)| (h.to_owned(), d.into()));
         assert_eq!(sites, expected);
+    }
+
+    #[test]
+    fn a_version_of_php_that_one_directory_asks_for_in_vain_keeps_no_other_from_its_site() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["a", "b"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::write(at(name).join("index.html"), name).unwrap();
+        }
+        std::fs::write(at("a/.php-version"), "many\n").unwrap();
+        let line = format!("--host a.example {0}/a --host b.example {0}/b", place.path().display());
+        let plan = plan(&serve(&line)).unwrap();
+        assert!(plan.explanation.iter().any(|line| {
+            line.starts_with("a.example: ") && line.contains("\"many\" is not a version of PHP")
+        }));
+        assert_eq!(plan.directories.len(), 2);
     }
 
     #[test]
