@@ -130,7 +130,13 @@ impl MailPage {
 impl Drop for MailPage {
     fn drop(&mut self) {
         if flock(&self.messages, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_dir_all(&self.directory);
+            // Nothing but the page: a document, which others may have changed, names the directory.
+            let place = place(&self.directory);
+            for (name, _) in FILES {
+                let _ = fs::remove_file(place.join(name));
+            }
+            let own = place.ancestors().take_while(|above| above.starts_with(&self.directory));
+            own.for_each(|above| drop(fs::remove_dir(above)));
         }
     }
 }
@@ -199,5 +205,13 @@ mod tests {
         assert!(place(&directory).join("index.html").exists());
         drop(successor);
         assert!(!directory.exists());
+
+        // A file of somebody else stays.
+        let page = MailPage::new(None).unwrap();
+        let directory = page.directory().to_owned();
+        fs::write(directory.join("other"), "").unwrap();
+        drop(page);
+        assert!(directory.join("other").exists() && !place(&directory).exists());
+        fs::remove_dir_all(directory).unwrap();
     }
 }
