@@ -58,10 +58,8 @@ impl Tree {
         token: Option<String>,
     ) {
         let token = token.filter(|token| token.len() <= MAX_TOKEN_BYTES);
-        let Some(entry) = self.jobs.entry(application, job) else {
-            self.refuse("the run of a job that there is not");
-            return;
-        };
+        // The job may have left the configuration since the question.
+        let Some(entry) = self.jobs.entry(application, job) else { return };
         let is_used = entry.state.claimed(time, token.is_some());
         let is_exclusive = entry.state.job().timer.as_ref().is_some_and(|timer| !timer.overlap);
         let Some(token) = token.filter(|_| is_exclusive) else { return };
