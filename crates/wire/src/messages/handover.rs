@@ -17,7 +17,7 @@ use crate::bytes::{Decoder, Encode, Malformed};
 
 /// Version of the messages of an upgrade. A server and a successor with different versions refuse
 /// each other, and the server continues.
-pub const HANDOVER_PROTOCOL: u32 = 1;
+pub const HANDOVER_PROTOCOL: u32 = 2;
 
 messages! {
     /// From a server to its successor.
